@@ -1,0 +1,36 @@
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-slow lint lock clean help
+
+help:          ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+demo: $(READY) ## train a student on a mixture, print its figures, write a report
+	$(BIN)/understudy demo
+
+test: $(READY) ## style, then the whole test suite without its slow part
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/python -m pytest -n 2 -m "not slow" -q
+
+test-slow: $(READY) ## every test, the long statistical ones included
+	$(BIN)/python -m pytest -n 2 -q
+
+lint: $(READY) ## style and types
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/pyright
+
+lock: $(READY) ## write constraints.txt anew from pyproject.toml
+	$(BIN)/pip install -q uv
+	$(BIN)/uv pip compile -q --universal --fork-strategy fewest --python-version 3.11 --all-extras --no-header --no-annotate --upgrade pyproject.toml -o constraints.txt
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "understudy needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+clean:         ## remove the virtual environment and what runs left behind
+	rm -rf .venv runs .pytest_cache .ruff_cache

@@ -1,0 +1,211 @@
+"""The four nouns of amortised MCMC and the lesson that connects them.
+
+A *student* proposes draws, a *teacher* improves them with T transitions of a Markov chain that keeps
+a *target* invariant, and a *feedback* (a divergence between the two sets) moves the student towards
+what the teacher made of its draws. Everything is written for one condition ``x`` and ``n`` particles;
+batches of conditions are one ``vmap`` over the axis named :data:`CONDITIONS`, in one place
+(:mod:`understudy.learning`).
+
+Known methods are choices of ingredients:
+
+=======================  ==========================  =======================  =========================
+method                   student                     teacher                  feedback
+=======================  ==========================  =======================  =========================
+amortised MCMC           Gaussian, flow              any kernel               inclusive KL
+amortised MCMC, wild     implicit, program, ...      any kernel               adversarial, matching
+VI, VAE                  Gaussian, flow              identity                 exclusive KL
+AVB                      implicit                    identity                 adversarial ELBO
+MCMC-VI                  Gaussian encoder            any kernel               exclusive KL
+amortised SVGD           implicit                    one SVGD step            squared distance
+operator VI              implicit                    identity                 learnt Stein discrepancy
+persistent MCMC          table of chains             any kernel               copy
+MCMC                     particles                   any kernel               copy
+=======================  ==========================  =======================  =========================
+
+Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import paramax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Scalar
+
+CONDITIONS = "conditions"
+
+Condition = PyTree[Any]
+LogDensity = Callable[[Float[Array, " d"]], Scalar]
+
+
+class Target(eqx.Module):
+    """What we want draws from: log p(z), log p(z | x) or log p_theta(x, z), up to a constant."""
+
+    dim: eqx.AbstractVar[int]
+
+    @abstractmethod
+    def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log density of one draw ``z`` given one condition ``x`` (None if there is none)."""
+
+
+class Student(eqx.Module):
+    """A sampler q_phi: any program that turns noise into draws."""
+
+    dim: eqx.AbstractVar[int]
+
+    @abstractmethod
+    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw ``n`` particles for one condition."""
+
+
+class ExplicitStudent(Student):
+    """A student whose density can be evaluated."""
+
+    @abstractmethod
+    def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log density of one draw, normalised."""
+
+
+class Proposal(NamedTuple):
+    """A student bound to its condition, as teachers see it."""
+
+    sample: Callable[[PRNGKeyArray, int], Float[Array, "n d"]]
+    log_prob: Callable[[Float[Array, " d"]], Scalar] | None
+
+
+class Improved(NamedTuple):
+    """What a teacher made of ``n`` draws.
+
+    Attributes:
+        z: the improved draws.
+        finite: False for chains that started from, or reached, a point that is not finite.
+        acceptance: mean acceptance probability of each chain; None where there is no accept test.
+        log_weights: log importance weights of annealed teachers; None means equal weights.
+        control: draws of the student, correlated with ``z``, to use as control variates.
+    """
+
+    z: Float[Array, "n d"]
+    finite: Bool[Array, " n"]
+    acceptance: Float[Array, " n"] | None = None
+    log_weights: Float[Array, " n"] | None = None
+    control: Float[Array, "n d"] | None = None
+
+
+class Teacher(eqx.Module):
+    """A Markov kernel run for T transitions."""
+
+    @abstractmethod
+    def improve(
+        self,
+        key: PRNGKeyArray,
+        log_density: LogDensity,
+        z: Float[Array, "n d"],
+        proposal: Proposal,
+    ) -> Improved:
+        """Move ``n`` draws towards the target; ``log_density`` is already bound to x and theta."""
+
+    @abstractmethod
+    def adapt(self, acceptance: Scalar | None) -> "Teacher":
+        """Return the teacher with its settings moved towards the acceptance it wants."""
+
+
+class Lesson(eqx.Module):
+    """One condition's worth of teaching, as data: no gradient flows through any of it.
+
+    Attributes:
+        key: the key with which the student drew ``before``; drawing again with it, inside a loss,
+            gives the same draws with gradients attached.
+        noise: a key for whatever else a loss draws at random.
+        x: the condition.
+        before: the student's draws.
+        after: the teacher's improvement of them, row by row where the two are paired.
+        weights: weights of the rows of ``after``; zero where a chain was not finite, sum one.
+        control: draws of the student that serve as control variates, usually ``before``.
+        kept: True where the row is used, False where its chain was not finite.
+    """
+
+    key: PRNGKeyArray
+    noise: PRNGKeyArray
+    x: Condition
+    before: Float[Array, "*b n d"]
+    after: Float[Array, "*b n d"]
+    weights: Float[Array, "*b n"]
+    control: Float[Array, "*b n d"]
+    kept: Bool[Array, "*b n"]
+
+    @property
+    def uniform(self) -> Float[Array, "*b n"]:
+        """Equal weights over the rows that are kept."""
+        return self.kept / jnp.maximum(self.kept.sum(-1, keepdims=True), 1)
+
+    def propose(self, student: "Student") -> Float[Array, "n d"]:
+        """``before`` again, differentiable in the student's parameters."""
+        draws = student.sample(self.key, self.x, self.before.shape[0])
+        return jnp.where(self.kept[:, None], draws, self.before)
+
+
+class Feedback(eqx.Module):
+    """How the student learns from a lesson: a :class:`Divergence` or a :class:`Projection`."""
+
+    @abstractmethod
+    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
+        """Raise :class:`IngredientError` if these ingredients cannot work together."""
+
+
+class Divergence(Feedback):
+    """A divergence D[q_T, q_phi] to descend, and the critic it needs to be estimated, if any.
+
+    A loss may gather the other conditions of its batch with ``jax.lax.all_gather(.., CONDITIONS)``.
+    """
+
+    critic_steps: eqx.AbstractVar[int]
+
+    @abstractmethod
+    def init(self, key: PRNGKeyArray, dim: int, x: Condition) -> PyTree:
+        """Create the critic for draws of size ``dim`` and one condition ``x``, or None."""
+
+    @abstractmethod
+    def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """Loss of the critic on one lesson; never called where the critic is None."""
+
+    @abstractmethod
+    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """Loss of the student on one lesson."""
+
+
+class Projection(Feedback):
+    """A feedback whose best student has a closed form: no gradient, no optimiser."""
+
+    @abstractmethod
+    def project(self, student: Student, lessons: Lesson) -> Student:
+        """The student after one batch of lessons (every field has a leading axis of conditions)."""
+
+
+class IngredientError(ValueError):
+    """Ingredients, settings or data that cannot work, with what to choose instead."""
+
+
+class CannotMoveError(RuntimeError):
+    """No chain can move, so there is nothing to learn from."""
+
+
+def partition(tree: PyTree) -> tuple[PyTree, PyTree]:
+    """Split a module into what learns (floating-point arrays not frozen by paramax) and the rest."""
+    return eqx.partition(
+        tree,
+        eqx.is_inexact_array,
+        is_leaf=lambda leaf: isinstance(leaf, paramax.NonTrainable),
+    )
+
+
+def bind(student: Student, x: Condition) -> Proposal:
+    """Bind a student to one condition, for teachers that make use of it."""
+    log_prob = partial(_log_prob, student, x) if isinstance(student, ExplicitStudent) else None
+    return Proposal(lambda key, n: student.sample(key, x, n), log_prob)
+
+
+def _log_prob(student: ExplicitStudent, x: Condition, z: Float[Array, " d"]) -> Scalar:
+    return student.log_prob(z, x)
