@@ -69,6 +69,31 @@ class ExplicitStudent(Student):
         """Log density of one draw, normalised."""
 
 
+class StratifiedStudent(Student):
+    """A student with discrete choices (a gate) whose probabilities learn through weights.
+
+    Set-wise feedbacks draw every branch and weigh it by its probability, so that the probabilities
+    receive a gradient although a random choice has none.
+    """
+
+    @abstractmethod
+    def stratified(
+        self, key: PRNGKeyArray, x: Condition, n: int
+    ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+        """Draw ``n`` particles spread evenly over the branches, and weights that sum to one."""
+
+
+class ProjectableStudent(Student):
+    """A student whose best fit to a set of draws has a closed form."""
+
+    @abstractmethod
+    def project(self, lessons: "Lesson", rate: Scalar) -> "ProjectableStudent":
+        """Move the share ``rate`` of the way to the closed-form fit of ``lessons.after``.
+
+        Every field of ``lessons`` has a leading axis of conditions.
+        """
+
+
 class Proposal(NamedTuple):
     """A student bound to its condition, as teachers see it."""
 
@@ -145,6 +170,12 @@ class Lesson(eqx.Module):
         """``before`` again, differentiable in the student's parameters."""
         draws = student.sample(self.key, self.x, self.before.shape[0])
         return jnp.where(self.kept[:, None], draws, self.before)
+
+    def propose_weighted(self, student: Student) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+        """Differentiable draws and weights: fresh and stratified where the student can, else paired."""
+        if isinstance(student, StratifiedStudent):
+            return student.stratified(self.noise, self.x, self.before.shape[0])
+        return self.propose(student), self.uniform
 
 
 class Feedback(eqx.Module):
