@@ -1,0 +1,6 @@
+"""One line per ingredient: what the protocol test combines."""
+
+TARGETS: dict = {}
+STUDENTS: dict = {}
+TEACHERS: dict = {}
+FEEDBACKS: dict = {}
