@@ -107,14 +107,15 @@ class Improved(NamedTuple):
     Attributes:
         z: the improved draws.
         finite: False for chains that started from, or reached, a point that is not finite.
-        acceptance: mean acceptance probability of each chain; None where there is no accept test.
+        acceptance: mean acceptance probability of each chain; None where there is no accept test,
+            a tuple where teachers are composed.
         log_weights: log importance weights of annealed teachers; None means equal weights.
         control: draws of the student, correlated with ``z``, to use as control variates.
     """
 
     z: Float[Array, "n d"]
     finite: Bool[Array, " n"]
-    acceptance: Float[Array, " n"] | None = None
+    acceptance: PyTree = None
     log_weights: Float[Array, " n"] | None = None
     control: Float[Array, "n d"] | None = None
 
@@ -133,8 +134,16 @@ class Teacher(eqx.Module):
         """Move ``n`` draws towards the target; ``log_density`` is already bound to x and theta."""
 
     @abstractmethod
-    def adapt(self, acceptance: Scalar | None) -> "Teacher":
-        """Return the teacher with its settings moved towards the acceptance it wants."""
+    def adapt(self, acceptance: PyTree) -> "Teacher":
+        """The teacher with its settings moved towards the acceptance it wants.
+
+        ``acceptance`` has the structure of :attr:`Improved.acceptance`, averaged to scalars.
+        """
+
+    @property
+    @abstractmethod
+    def deterministic(self) -> bool:
+        """Whether the improved draws are a deterministic function of the draws."""
 
 
 class Lesson(eqx.Module):

@@ -1,0 +1,25 @@
+"""What we want draws from."""
+
+from understudy.targets.density import LogDensity
+from understudy.targets.toy import (
+    Mixture,
+    Ring,
+    Warped,
+    banana,
+    eight_gaussians,
+    forty_gaussians,
+    funnel,
+    two_gaussians,
+)
+
+__all__ = [
+    "LogDensity",
+    "Mixture",
+    "Ring",
+    "Warped",
+    "banana",
+    "eight_gaussians",
+    "forty_gaussians",
+    "funnel",
+    "two_gaussians",
+]
