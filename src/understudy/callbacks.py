@@ -62,7 +62,7 @@ class Recorder:
     @property
     def seconds(self) -> float:
         """Run time recorded so far."""
-        return self.rows[-1]["seconds"] if self.rows else 0.0
+        return float(self.rows[-1]["seconds"]) if self.rows else 0.0
 
     def start(self, learner: Learner, state: State, resume: bool) -> State:
         """Where training starts: the given state, or the newest checkpoint of the same run."""

@@ -33,12 +33,19 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 import paramax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 CONDITIONS = "conditions"
 
 Condition = PyTree[Any]
 LogDensity = Callable[[Float[Array, " d"]], Scalar]
+
+
+class Indexed(NamedTuple):
+    """A condition that knows its row in the data set, for students with something kept per datum."""
+
+    index: Int[Array, "*b"]
+    value: PyTree
 
 
 class Target(eqx.Module):

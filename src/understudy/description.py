@@ -15,7 +15,6 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -96,12 +95,11 @@ def _is_plain(value: Any) -> bool:
     return type(value) in (type(None), bool, int, str) or (type(value) is float and math.isfinite(value))
 
 
-def _is_sequence(value: Any) -> bool:
-    return type(value) in _SEQUENCES
-
-
-def _is_record(value: Any) -> bool:
-    return isinstance(value, eqx.Module) or (isinstance(value, tuple) and hasattr(value, "_fields"))
+def _is_record_class(cls: Any) -> bool:
+    is_tuple = isinstance(cls, type) and issubclass(cls, tuple)
+    return (
+        hasattr(cls, "_fields") if is_tuple else isinstance(cls, type) and dataclasses.is_dataclass(cls)
+    )
 
 
 def _describe_array(value: Any, arrays: list, where: str) -> dict:
@@ -209,8 +207,8 @@ def _code_index(value: Callable, module: str) -> int | None:
 
 
 def _codes(module: str, qualname: str) -> list[types.CodeType]:
-    spec = importlib.util.find_spec(module)
-    top = spec.loader.get_code(module) if spec and hasattr(spec.loader, "get_code") else None
+    loader: Any = getattr(importlib.util.find_spec(module), "loader", None)
+    top = loader.get_code(module) if hasattr(loader, "get_code") else None
     return [code for code in _nested(top) if code.co_qualname == qualname] if top else []
 
 
@@ -242,8 +240,7 @@ def _lookup(name: str, roots: Sequence[str], known: Mapping[str, Any]) -> Any:
 
 def _revive_record(node: dict, arrays: Sequence, known: Mapping) -> Any:
     cls = _lookup(node["class"], _CLASSES, known)
-    is_ours = isinstance(cls, type) and (issubclass(cls, eqx.Module) or hasattr(cls, "_fields"))
-    if not is_ours or (node["class"] not in known and name_of(cls) != node["class"]):
+    if not _is_record_class(cls) or (node["class"] not in known and name_of(cls) != node["class"]):
         raise StoreError(
             f"it names {node['class']}, which is not a module class; pass it with classes=[...]"
         )
@@ -319,9 +316,9 @@ _DESCRIBERS: list[tuple[Callable[[Any], bool], Callable[[Any, list, str], Any]]]
     (lambda v: type(v) is float, lambda v, a, w: {"float": repr(v)}),
     (lambda v: type(v) is complex, lambda v, a, w: {"complex": repr(v)}),
     (lambda v: isinstance(v, jax.Array | np.ndarray | np.generic), _describe_array),
-    (_is_record, _describe_record),
+    (lambda v: _is_record_class(type(v)), _describe_record),
     (lambda v: type(v) is list, lambda v, a, w: [describe(x, a, f"{w}[{i}]") for i, x in enumerate(v)]),
-    (_is_sequence, lambda v, a, w: {_SEQUENCES[type(v)]: describe(list(v), a, w)}),
+    (lambda v: type(v) in _SEQUENCES, lambda v, a, w: {_SEQUENCES[type(v)]: describe(list(v), a, w)}),
     (
         lambda v: type(v) is dict,
         lambda v, a, w: {"dict": describe([list(pair) for pair in v.items()], a, w)},

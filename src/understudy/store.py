@@ -88,7 +88,7 @@ def write(path: str | Path, arrays: dict[str, np.ndarray], description: dict) ->
         if array.dtype not in _NATIVE
     }
     metadata = {
-        "description": json.dumps(description),
+        "description": json.dumps(description, default=_plain),
         "dtypes": json.dumps(odd),
         "format": str(FORMAT),
         "sha256": _ZEROS.decode(),
@@ -142,7 +142,8 @@ def _parse(raw: bytes, end: int, path: str | Path) -> tuple[dict[str, np.ndarray
     metadata = json.loads(raw[8:end])["__metadata__"]
     if int(metadata["format"]) > FORMAT:
         raise StoreError(
-            f"{path} has format {metadata['format']}, newer than the format {FORMAT} known here; update understudy."
+            f"{path} has format {metadata['format']}, newer than the format {FORMAT} known here; "
+            f"update understudy."
         )
     odd = json.loads(metadata["dtypes"])
     arrays = {name: _unpack(entry, odd.get(name)) for name, entry in safetensors.deserialize(raw)}
@@ -185,7 +186,7 @@ def _replace(path: Path, pieces: Sequence[bytes]) -> None:
 
 
 def write_checkpoint(folder: str | Path, step: int, tree: PyTree, description: dict) -> Path:
-    """Write the arrays of a tree by their paths to ``checkpoint-00001200.safetensors``; keep the newest two."""
+    """Write the arrays of a tree to ``checkpoint-00001200.safetensors``, say; keep the newest two."""
     leaves = _array_leaves(tree)
     keys = {path: str(jax.random.key_impl(leaf)) for path, leaf in leaves.items() if is_key(leaf)}
     arrays = {

@@ -1,6 +1,6 @@
 """What we want draws from."""
 
-from understudy.targets.density import LogDensity
+from understudy.targets.density import LogDensity, OfIndexed
 from understudy.targets.toy import (
     Mixture,
     Ring,
@@ -15,6 +15,7 @@ from understudy.targets.toy import (
 __all__ = [
     "LogDensity",
     "Mixture",
+    "OfIndexed",
     "Ring",
     "Warped",
     "banana",

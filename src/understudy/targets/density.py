@@ -40,3 +40,18 @@ class LogDensity(Target):
                 f"draw of shape {z.shape}. Sum over the axes that are left (for example .sum())."
             )
         return value.astype(jnp.result_type(float))
+
+
+class OfIndexed(Target):
+    """A target whose conditions come with their row in the data set, as :class:`Indexed`."""
+
+    target: Target
+
+    @property
+    def dim(self) -> int:
+        """Size of a draw."""
+        return self.target.dim
+
+    def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """The target's log density given the condition's value."""
+        return self.target.log_density(z, x.value)

@@ -1,0 +1,39 @@
+"""How good draws are: against a target, against reference draws, mode by mode."""
+
+from understudy.evaluation.samples import (
+    ModeReport,
+    classifier_two_sample,
+    energy_distance,
+    energy_permutation_test,
+    marginal_wasserstein_1,
+    maximum_mean_discrepancy,
+    mode_report,
+    sliced_wasserstein,
+    squared_maximum_mean_discrepancy,
+    wasserstein_1,
+)
+from understudy.evaluation.stein import (
+    SteinTest,
+    kernel_stein_discrepancy,
+    squared_kernel_stein_discrepancy,
+    stein_kernel,
+    stein_test,
+)
+
+__all__ = [
+    "ModeReport",
+    "SteinTest",
+    "classifier_two_sample",
+    "energy_distance",
+    "energy_permutation_test",
+    "kernel_stein_discrepancy",
+    "marginal_wasserstein_1",
+    "maximum_mean_discrepancy",
+    "mode_report",
+    "sliced_wasserstein",
+    "squared_kernel_stein_discrepancy",
+    "squared_maximum_mean_discrepancy",
+    "stein_kernel",
+    "stein_test",
+    "wasserstein_1",
+]

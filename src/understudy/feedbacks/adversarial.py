@@ -1,0 +1,201 @@
+"""Divergences estimated by a critic that tells the teacher's draws from the student's.
+
+The critic sees the paired draws before and after teaching; the student is judged on its draws, weighed
+by the probabilities of its branches where it has any.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+
+from understudy.core import Condition, Divergence, Lesson, Student, Target, Teacher
+from understudy.feedbacks.common import Builder, Elementwise, average, number, one_of, smooth_root
+from understudy.networks import Critic
+
+
+class CriticBuilder(eqx.Module):
+    """Builds the usual critic, a perceptron on the draw and the numbers of its condition.
+
+    Args:
+        hidden: sizes of the hidden layers.
+        activation: between layers; a smooth one gives the student smooth gradients.
+    """
+
+    hidden: tuple[int, ...] = eqx.field(static=True, converter=tuple, default=(64, 64))
+    activation: Callable = eqx.field(static=True, default=jax.nn.softplus)
+
+    def __call__(self, key: PRNGKeyArray, dim: int, x: Condition) -> Critic:
+        """Create the critic."""
+        return Critic(key, dim, x, self.hidden, self.activation)
+
+
+class Adversarial(Divergence):
+    """A divergence that needs a critic, a scalar function of a draw and its condition."""
+
+    critic: eqx.AbstractVar[Builder]
+
+    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
+        """Any student will do: only its draws are used."""
+        del target, student, teacher
+
+    def init(self, key: PRNGKeyArray, dim: int, x: Condition) -> PyTree:
+        """Build the critic."""
+        return self.critic(key, dim, x)
+
+
+class JensenShannon(Adversarial):
+    """The student learns to fool a discriminator d of draws before and after teaching.
+
+    The critic ascends ``E_{q_T} log s(d(z)) + E_q log(1 - s(d(z)))``, s the sigmoid, which at its best
+    is 2 JS[q_T || q] - 2 log 2. The student descends ``-E_q log s(d(z))``, or
+    ``E_q log(1 - s(d(z)))`` if saturating.
+
+    Reference: Goodfellow et al., "Generative Adversarial Nets", 2014; Li, Turner and Liu, 2017, eq. (5).
+
+    Args:
+        saturating: use the loss of the bound itself, which is weak where the critic is sure.
+        critic: builder ``(key, dim, x) -> (z, x) -> scalar``.
+        critic_steps: critic's steps in each update.
+    """
+
+    saturating: bool = eqx.field(static=True, default=False)
+    critic: Builder = eqx.field(static=True, default=CriticBuilder())
+    critic_steps: int = eqx.field(static=True, default=1)
+
+    def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """Logistic loss of after against before."""
+        del target
+        return logistic_loss(critic, lesson)
+
+    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """How well the discriminator sees through the student."""
+        del target
+        draws, weights = lesson.propose_weighted(student)
+        judged = evaluate(critic, draws, lesson.x)
+        losses = -jax.nn.softplus(judged) if self.saturating else jax.nn.softplus(-judged)
+        return average(losses, weights)
+
+
+class FDivergence(Adversarial):
+    """Any f-divergence D[q_T || q] = E_q f(q_T / q) through its variational lower bound.
+
+    The critic ascends and the student descends ``E_{q_T} g(d(z)) - E_q f*(g(d(z)))``, f* the conjugate
+    of f and g a map onto its domain, chosen so that d is log(q_T / q) at its best (for "pearson" it is
+    2 (q_T / q - 1), for "total_variation" plus or minus infinity). Kinds: "forward_kl" KL[q_T || q],
+    "reverse_kl" KL[q || q_T], "pearson" E_q (q_T / q - 1)^2, "hellinger" integral (sqrt q_T - sqrt q)^2,
+    "total_variation" half of integral |q_T - q|, and "jensen_shannon" 2 JS[q_T || q].
+
+    Reference: Nowozin, Cseke and Tomioka, "f-GAN", 2016.
+
+    Args:
+        kind: which divergence.
+        critic: builder ``(key, dim, x) -> (z, x) -> scalar``.
+        critic_steps: critic's steps in each update.
+    """
+
+    kind: str = eqx.field(static=True, default="reverse_kl")
+    critic: Builder = eqx.field(static=True, default=CriticBuilder())
+    critic_steps: int = eqx.field(static=True, default=1)
+
+    def __check_init__(self):
+        """Only the kinds above."""
+        one_of("kind", CONJUGATES, self.kind)
+
+    def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """Minus the bound."""
+        del target
+        return -self._bound(critic, lesson, lesson.before, lesson.uniform)
+
+    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """The bound."""
+        del target
+        return self._bound(critic, lesson, *lesson.propose_weighted(student))
+
+    def _bound(self, critic, lesson, draws, weights):
+        conjugate = CONJUGATES[self.kind]
+        after = conjugate.after(evaluate(critic, lesson.after, lesson.x))
+        before = conjugate.before(evaluate(critic, draws, lesson.x))
+        return average(after, lesson.weights) - average(before, weights)
+
+
+class Conjugate(NamedTuple):
+    """The two halves of the bound, as functions of the critic's value: g and f* of g."""
+
+    after: Elementwise
+    before: Elementwise
+
+
+CONJUGATES: dict[str, Conjugate] = {
+    "forward_kl": Conjugate(lambda v: v + 1, jnp.exp),
+    "reverse_kl": Conjugate(lambda v: -jnp.exp(-v), lambda v: v - 1),
+    "pearson": Conjugate(lambda v: v, lambda v: v**2 / 4 + v),
+    "hellinger": Conjugate(lambda v: 1 - jnp.exp(-v / 2), lambda v: jnp.exp(v / 2) - 1),
+    "total_variation": Conjugate(lambda v: jnp.tanh(v) / 2, lambda v: jnp.tanh(v) / 2),
+    "jensen_shannon": Conjugate(
+        lambda v: jnp.log(2.0) - jax.nn.softplus(-v), lambda v: jax.nn.softplus(v) - jnp.log(2.0)
+    ),
+}
+
+
+class Wasserstein(Adversarial):
+    """How far draws must be carried to match: the greatest E_{q_T} d - E_q d of slope one.
+
+    The critic's slope is kept near one by ``penalty * E (|grad d(z)| - 1)^2`` at random points between
+    draws after and before teaching. The critic needs several steps per update to be of use.
+
+    Reference: Gulrajani et al., "Improved Training of Wasserstein GANs", 2017.
+
+    Args:
+        penalty: weight of the slope's penalty.
+        critic: builder ``(key, dim, x) -> (z, x) -> scalar``.
+        critic_steps: critic's steps in each update.
+    """
+
+    penalty: Float[Array, ""] = eqx.field(converter=number, default=10.0)
+    critic: Builder = eqx.field(static=True, default=CriticBuilder())
+    critic_steps: int = eqx.field(static=True, default=5)
+
+    def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """Minus the gap, and the penalty."""
+        del target
+        gap = _gap(critic, lesson, lesson.before, lesson.uniform)
+        slopes = jax.vmap(jax.grad(lambda z: critic(z, lesson.x)))(_between(lesson))
+        norms = smooth_root(jnp.sum(slopes**2, axis=-1))
+        return self.penalty * average((norms - 1) ** 2, lesson.uniform) - gap
+
+    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """The gap."""
+        del target
+        return _gap(critic, lesson, *lesson.propose_weighted(student))
+
+
+def _gap(critic, lesson, draws, weights):
+    after = average(evaluate(critic, lesson.after, lesson.x), lesson.weights)
+    return after - average(evaluate(critic, draws, lesson.x), weights)
+
+
+def _between(lesson: Lesson) -> Float[Array, "n d"]:
+    # Partners are drawn anew: between a draw and its own improvement there may be next to no way.
+    choose, place = jax.random.split(lesson.noise)
+    n = lesson.before.shape[0]
+    partners = jax.random.choice(choose, lesson.after, (n,), p=lesson.weights)
+    share = jax.random.uniform(place, (n, 1))
+    return share * partners + (1 - share) * lesson.before
+
+
+def evaluate(critic: Callable, z: Float[Array, "n d"], x: Condition) -> Float[Array, " n"]:
+    """The critic's value at every row."""
+    return jax.vmap(lambda row: critic(row, x))(z)
+
+
+def logistic_loss(critic: Callable, lesson: Lesson) -> Scalar:
+    """Logistic regression of after against before: at its best the critic is log(q_T / q)."""
+    after = evaluate(critic, lesson.after, lesson.x)
+    before = evaluate(critic, lesson.before, lesson.x)
+    return average(jax.nn.softplus(-after), lesson.weights) + average(
+        jax.nn.softplus(before), lesson.uniform
+    )

@@ -1,0 +1,110 @@
+"""What the feedbacks share: weighted averages, distances, and divergences that need no critic."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree, Scalar
+
+from understudy.core import Condition, Divergence, IngredientError, Lesson, Target
+
+TINY = 1e-12
+
+Tree = TypeVar("Tree")
+Builder = Callable[[PRNGKeyArray, int, Condition], Callable]
+Elementwise = Callable[[Float[Array, "*s"]], Float[Array, "*s"]]
+
+
+class CriticFree(Divergence):
+    """A divergence estimated without a critic."""
+
+    critic_steps: int = eqx.field(static=True, default=0, init=False)
+
+    def init(self, key: PRNGKeyArray, dim: int, x: Condition) -> PyTree:
+        """There is no critic."""
+        del key, dim, x
+        return None
+
+    def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """Never called: there is no critic."""
+        del critic, target, lesson
+        return jnp.zeros(())
+
+
+def number(value: ArrayLike) -> Float[Array, ""]:
+    """A setting as an array, so that changing it does not recompile."""
+    return jnp.asarray(value, float)
+
+
+def optional_number(value: ArrayLike | None) -> Float[Array, ""] | None:
+    """The same, where None leaves the choice to the feedback."""
+    return None if value is None else number(value)
+
+
+def average(values: Float[Array, " n"], weights: Float[Array, " n"]) -> Scalar:
+    """Weighted sum in which rows of weight zero do not matter, whatever they hold."""
+    return jnp.sum(weights * jnp.where(weights == 0, 0.0, values))
+
+
+def average_over_pairs(
+    values: Float[Array, "n m"],
+    rows: Float[Array, " n"],
+    columns: Float[Array, " m"],
+    distinct: bool,
+) -> Scalar:
+    """Weighted mean over pairs (i, j), over those with i != j alone if ``distinct``."""
+    mass = rows[:, None] * columns[None, :]
+    if distinct:
+        mass = mass * (1 - jnp.eye(mass.shape[0], mass.shape[1]))
+    return jnp.sum(mass * jnp.where(mass == 0, 0.0, values)) / jnp.maximum(mass.sum(), TINY)
+
+
+def squared_distances(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    """Squared Euclidean distance of every row of ``a`` to every row of ``b``."""
+    return jnp.sum((a[:, None, :] - b[None, :, :]) ** 2, axis=-1)
+
+
+def smooth_root(square: Float[Array, "..."]) -> Float[Array, "..."]:
+    """A square root whose gradient at zero is finite, so that of a norm is zero there."""
+    return jnp.sqrt(square + TINY)
+
+
+def log_densities(target: Target, z: Float[Array, "n d"], x: Condition) -> Float[Array, " n"]:
+    """Log density of the target at every row."""
+    return jax.vmap(lambda row: target.log_density(row, x))(z)
+
+
+def log_probs(student, z: Float[Array, "n d"], x: Condition) -> Float[Array, " n"]:
+    """Log density of an explicit student at every row."""
+    return jax.vmap(lambda row: student.log_prob(row, x))(z)
+
+
+def frozen(tree: Tree) -> Tree:
+    """The same module with no gradient to its parameters."""
+    arrays, rest = eqx.partition(tree, eqx.is_inexact_array)
+    return eqx.combine(jax.lax.stop_gradient(arrays), rest)
+
+
+def one_of(name: str, choices: Iterable[str], came: str) -> str:
+    """Return ``came`` if it is one of the choices, else raise with the choices."""
+    if came not in choices:
+        allowed = ", ".join(repr(choice) for choice in choices)
+        raise IngredientError(f"{name} is one of {allowed}; {came!r} came.")
+    return came
+
+
+def score_loss(
+    costs: Float[Array, " n"], scores: Float[Array, " n"], weights: Float[Array, " n"]
+) -> Scalar:
+    """Score-function estimate: the value of E[cost], the gradient E[(cost - baseline) grad log q].
+
+    The baseline of a row is the mean cost of the other rows, so the gradient stays unbiased; the
+    rows that count have equal weights.
+    """
+    costs = jax.lax.stop_gradient(costs)
+    count = jnp.sum(weights > 0)
+    centred = (costs - jnp.where(count > 1, average(costs, weights), 0.0)) * count
+    surrogate = average(centred / jnp.maximum(count - 1, 1) * scores, weights)
+    return average(costs, weights) + surrogate - jax.lax.stop_gradient(surrogate)

@@ -1,0 +1,100 @@
+"""Kullback-Leibler divergences, for students whose density can be evaluated."""
+
+import equinox as eqx
+from jaxtyping import PyTree, Scalar
+
+from understudy.core import ExplicitStudent, IngredientError, Lesson, Student, Target, Teacher
+from understudy.feedbacks.common import (
+    CriticFree,
+    average,
+    frozen,
+    log_densities,
+    log_probs,
+    one_of,
+    score_loss,
+)
+
+ESTIMATORS = ("path", "reparameterised", "score")
+
+
+class InclusiveKL(CriticFree):
+    """Make the student likely where the teacher's draws are: KL[q_T || q], which covers mass.
+
+    The loss is ``-E_{q_T} log q(z_T) + E_q log q(c)`` with frozen draws. The second term is a control
+    variate: its gradient is zero on average, E_q grad log q = 0, and cancels most of the noise of the
+    first where ``c`` (the student's draws before teaching) and ``z_T`` are close. This is the
+    score-function form, so discrete students learn from it as well. The value is an estimate of
+    E_q log q - E_{q_T} log q, not of the divergence.
+
+    Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017, section 3.
+
+    Args:
+        control: use the control variate.
+    """
+
+    control: bool = eqx.field(static=True, default=True)
+
+    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
+        """The student needs a density."""
+        del target, teacher
+        needs_density(self, student)
+
+    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """Cross entropy of the teacher's draws, with the control variate."""
+        del critic, target
+        loss = -average(log_probs(student, lesson.after, lesson.x), lesson.weights)
+        if self.control:
+            loss = loss + average(log_probs(student, lesson.control, lesson.x), lesson.uniform)
+        return loss
+
+
+class ExclusiveKL(CriticFree):
+    """Variational inference: KL[q || p] = E_q[log q(z) - log p(z)], which seeks modes; no teacher used.
+
+    Estimators of the gradient, all unbiased:
+
+    - ``"path"``: through the draws alone, log q is evaluated with frozen parameters. The score term
+      that is left out is zero on average, over strata too, and the gradient's noise vanishes at q = p.
+    - ``"reparameterised"``: through the draws and through the parameters of log q.
+    - ``"score"``: (f - baseline) grad log q with f = log q - log p and a leave-one-out baseline; for
+      students whose draws are discrete.
+
+    Reference: Roeder, Wu and Duvenaud, "Sticking the Landing", 2017; Mnih and Rezende, "Variational
+    Inference for Monte Carlo Objectives", 2016 (the baseline).
+
+    Args:
+        estimator: one of the above.
+    """
+
+    estimator: str = eqx.field(static=True, default="path")
+
+    def __check_init__(self):
+        """Only the estimators above."""
+        one_of("estimator", ESTIMATORS, self.estimator)
+
+    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
+        """The student needs a density."""
+        del target, teacher
+        needs_density(self, student)
+
+    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """Free energy of the student's draws."""
+        del critic
+        if self.estimator == "score":
+            scores = log_probs(student, lesson.before, lesson.x)
+            costs = scores - log_densities(target, lesson.before, lesson.x)
+            return score_loss(costs, scores, lesson.uniform)
+        draws, weights = lesson.propose_weighted(student)
+        density = frozen(student) if self.estimator == "path" else student
+        costs = log_probs(density, draws, lesson.x) - log_densities(target, draws, lesson.x)
+        return average(costs, weights)
+
+
+def needs_density(feedback: eqx.Module, student: Student) -> None:
+    """Raise unless the student has a density."""
+    if not isinstance(student, ExplicitStudent):
+        raise IngredientError(
+            f"{type(feedback).__name__} needs a student with a density (log_prob), and "
+            f"{type(student).__name__} has none: choose EnergyDistance or JensenShannon, or an "
+            f"explicit student such as a Gaussian or a flow."
+        )

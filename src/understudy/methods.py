@@ -1,0 +1,119 @@
+"""Known methods by name: each is a choice of ingredients for :func:`understudy.fit`.
+
+Keyword arguments beyond those named go to ``fit``: updates, particles, seed, optimiser, folder, ...
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from understudy.core import ExplicitStudent, Feedback, Indexed, Student, Target, Teacher
+from understudy.feedbacks import (
+    AdversarialELBO,
+    Copy,
+    EnergyDistance,
+    ExclusiveKL,
+    InclusiveKL,
+    LearntStein,
+    SquaredDistance,
+)
+from understudy.students import ChainTable, Particles
+from understudy.targets import OfIndexed
+from understudy.teachers import SVGD, Identity, mala
+from understudy.training import Fit, Minibatches, fit
+
+
+def amc(
+    target: Target,
+    student: Student,
+    teacher: Teacher | None = None,
+    feedback: Feedback | None = None,
+    data: Any = None,
+    **settings: Any,
+) -> Fit:
+    """Amortised MCMC: inclusive KL if the student has a density, energy distance if it is wild.
+
+    Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017.
+    """
+    wild = not isinstance(student, ExplicitStudent)
+    feedback = feedback or (EnergyDistance() if wild else InclusiveKL())
+    return fit(target, student, teacher or _langevin(), feedback, data, **settings)
+
+
+def vi(target: Target, student: Student, data: Any = None, **settings: Any) -> Fit:
+    """Variational inference: no teacher, exclusive KL.
+
+    Reference: Kucukelbir et al., "Automatic Differentiation Variational Inference", 2017.
+    """
+    return fit(target, student, Identity(), ExclusiveKL(), data, **settings)
+
+
+def vae(model: Target, encoder: Student, data: Any, **settings: Any) -> Fit:
+    """Variational auto-encoder: variational inference, and theta ascends the same bound.
+
+    Reference: Kingma and Welling, "Auto-Encoding Variational Bayes", 2014.
+    """
+    return fit(model, encoder, Identity(), ExclusiveKL(), data, **_learning(settings))
+
+
+def avb(model: Target, encoder: Student, data: Any, **settings: Any) -> Fit:
+    """Adversarial variational Bayes: the bound's KL term is estimated by a critic.
+
+    Reference: Mescheder, Nowozin and Geiger, "Adversarial Variational Bayes", 2017.
+    """
+    return fit(model, encoder, Identity(), AdversarialELBO(), data, **_learning(settings))
+
+
+def mcmc_vi(
+    model: Target, encoder: Student, data: Any, teacher: Teacher | None = None, **settings: Any
+) -> Fit:
+    """The paper's MCMC-VI: the encoder by the exclusive KL, theta from the teacher's draws."""
+    return fit(model, encoder, teacher or _langevin(), ExclusiveKL(), data, **_learning(settings))
+
+
+def amortised_svgd(target: Target, student: Student, data: Any = None, **settings: Any) -> Fit:
+    """Amortised SVGD: one deterministic Stein step, squared distance.
+
+    Reference: Wang and Liu, "Learning to Draw Samples", 2016.
+    """
+    return fit(target, student, SVGD(), SquaredDistance(), data, **settings)
+
+
+def operator_vi(target: Target, student: Student, data: Any = None, **settings: Any) -> Fit:
+    """Operator variational inference: a Stein discrepancy with a learnt test function.
+
+    Reference: Ranganath, Altosaar, Tran and Blei, "Operator Variational Inference", 2016.
+    """
+    return fit(target, student, Identity(), LearntStein(), data, **settings)
+
+
+def persistent_mcmc(
+    model: Target,
+    data: Float[Array, "rows ..."],
+    teacher: Teacher | None = None,
+    chains: int = 1,
+    batch_size: int = 64,
+    **settings: Any,
+) -> Fit:
+    """Persistent MCMC: a row of chains per datum goes on from update to update; theta learns from them."""
+    table = ChainTable(data.shape[0], chains, model.dim)
+    rows = Minibatches(Indexed(jnp.arange(data.shape[0]), data), batch_size)
+    settings = {"particles": chains, **_learning(settings)}
+    return fit(OfIndexed(model), table, teacher or _langevin(), Copy(), rows, **settings)
+
+
+def mcmc(
+    target: Target, start: Float[Array, "n d"], teacher: Teacher | None = None, **settings: Any
+) -> Fit:
+    """MCMC itself: the student's parameters are its draws, which the teacher replaces."""
+    return fit(target, Particles(start), teacher or _langevin(), Copy(), particles=len(start), **settings)
+
+
+def _langevin() -> Teacher:
+    return mala(0.1, steps=5, target_acceptance=0.6)
+
+
+def _learning(settings: dict[str, Any]) -> dict[str, Any]:
+    return {"model_optimiser": optax.adam(1e-3), **settings}

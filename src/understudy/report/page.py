@@ -1,0 +1,235 @@
+"""One self-contained HTML page for a run: figures, pictures, settings and notes."""
+
+import base64
+import html
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from understudy import store
+from understudy.report.figures import CURVES, picture_bytes, training_curves
+from understudy.store import StoreError
+
+Record = Mapping[str, Any]
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_LISTS = {"figures": ("name", "value"), "pictures": ("file",)}
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --paper: #fff; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d; --paper: #15191f; }
+}
+body { margin: 0 auto; max-width: 50rem; padding: 2.5rem 1.25rem 4rem; color: var(--ink);
+  background: var(--paper); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
+h1 { font-size: 1.8rem; line-height: 1.2; margin: 0 0 .5rem; }
+h2 { font-size: 1.15rem; margin: 2.25rem 0 .6rem; }
+.lead { font-size: 1.1rem; color: var(--soft); margin: 0; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; vertical-align: top; padding: .4rem .75rem .4rem 0;
+  border-bottom: 1px solid var(--line); }
+th { font-weight: 600; color: var(--soft); font-size: .85rem; }
+td.number { text-align: right; white-space: nowrap; }
+th.number { text-align: right; }
+td.meaning { color: var(--soft); font-size: .92rem; }
+figure { margin: 1.5rem 0 0; }
+img { display: block; width: 100%; height: auto; background: #fff; border-radius: 6px; }
+figcaption { color: var(--soft); font-size: .92rem; margin-top: .5rem; }
+figcaption b { color: var(--ink); }
+.scroll { overflow-x: auto; }
+"""
+
+_CURVES_CAPTION = (
+    "Means over chunks of updates. A loss that levels off and a move that settles say that the student "
+    "has caught up with its teacher; chains are lost where the log density is not finite. Where several "
+    "repeats ran, thin lines are repeats and the thick one is their median."
+)
+
+
+def describe_run(
+    folder: str | Path,
+    title: str,
+    lead: str,
+    settings: Mapping[str, Any],
+    figures: Sequence[Record],
+    pictures: Sequence[Record] = (),
+    notes: Sequence[str] = (),
+) -> Path:
+    """Write ``report.json``, from which :func:`write_report` makes the page.
+
+    Args:
+        folder: of the run.
+        title: of the page.
+        lead: one or two sentences under it.
+        settings: by name.
+        figures: the results, each with ``name``, ``value``, ``meaning`` and perhaps ``goal``.
+        pictures: PNG files of the folder, each with ``file``, ``title`` and ``caption``.
+        notes: sentences at the end.
+    """
+    path = Path(folder) / "report.json"
+    described = {"title": title, "lead": lead, "settings": dict(settings), "figures": list(figures)}
+    described |= {"pictures": list(pictures), "notes": list(notes)}
+    text = json.dumps(store._plain(described), indent=1, allow_nan=False)
+    store._replace(path, [text.encode()])
+    return path
+
+
+def write_report(folder: str | Path) -> Path:
+    """Make ``report.html`` of a run's folder from its ``report.json``, ``metrics.jsonl`` or both."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise StoreError(f"{folder} is not a folder; give the folder of a run, runs/demo say.")
+    rows = _rows(folder / "metrics.jsonl")
+    description = _read(folder / "report.json")
+    if description is None and not rows:
+        raise StoreError(
+            f"{folder} holds neither report.json nor metrics.jsonl with a row, so there is nothing to "
+            "report; give the folder of a run, runs/demo say."
+        )
+    page = _page(_summary(folder, rows) if description is None else description, folder, rows)
+    store._replace(folder / "report.html", [page.encode()])
+    return folder / "report.html"
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    rows = store.read_rows(path)
+    if not all(isinstance(row, dict) for row in rows):
+        raise StoreError(f"{path} does not hold rows of a training; remove the lines that are not.")
+    return rows
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        described = json.loads(path.read_bytes())
+    except (ValueError, OSError) as error:
+        raise StoreError(f"{path} cannot be read as JSON ({error}); make the run again.") from error
+    if not isinstance(described, dict) or not isinstance(described.get("settings", {}), dict):
+        raise StoreError(f"{path} is not the description of a run; write it with describe_run.")
+    for name, keys in _LISTS.items():
+        items = described.get(name, [])
+        whole = isinstance(items, list) and all(isinstance(i, dict) and {*keys} <= {*i} for i in items)
+        if not whole:
+            raise StoreError(
+                f"{path} is not the description of a run: {name} is a list of entries with "
+                f"{' and '.join(keys)}; write it with describe_run."
+            )
+    return described
+
+
+def _summary(folder: Path, rows: Sequence[Record]) -> dict[str, Any]:
+    last = rows[-1]
+    figures: list[dict[str, Any]] = [
+        {"name": "updates", "value": last.get("step"), "meaning": "updates of the student so far"},
+        {"name": "seconds", "value": last.get("seconds"), "meaning": "run time, without compilation"},
+    ]
+    for name, meaning in CURVES.items():
+        meaning += ", in the last chunk of updates"
+        figures.append({"name": name, "value": last.get(name), "meaning": meaning})
+    name = folder.resolve().name
+    return {"title": f"Training run {name}", "lead": "How the training went.", "figures": figures}
+
+
+def _page(description: Record, folder: Path, rows: Sequence[Record]) -> str:
+    title = html.escape(str(description.get("title", folder.resolve().name)))
+    pictures = [_picture(folder, picture) for picture in description.get("pictures", [])]
+    if rows:
+        pictures.append(_curves(folder, rows))
+    parts = [
+        f"<h1>{title}</h1>",
+        f'<p class="lead">{html.escape(str(description.get("lead", "")))}</p>',
+        _figures(description.get("figures", [])),
+        "".join(["<h2>Pictures</h2>", *pictures]) if pictures else "",
+        _settings(description.get("settings", {})),
+        _notes(description.get("notes", [])),
+    ]
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{_STYLE}</style>"
+    )
+    body = "\n".join(part for part in parts if part)
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+
+
+def _figures(figures: Sequence[Record]) -> str:
+    if not figures:
+        return ""
+    goals = any(figure.get("goal") is not None for figure in figures)
+    goal = '<th class="number">goal</th>' if goals else ""
+    lines = []
+    for figure in figures:
+        cells = [f"<td>{html.escape(str(figure['name']))}</td>", _number_cell(figure["value"])]
+        cells += [_number_cell(figure.get("goal", ""))] if goals else []
+        cells.append(f'<td class="meaning">{html.escape(str(figure.get("meaning", "")))}</td>')
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    heads = f'<tr><th>figure</th><th class="number">value</th>{goal}<th>meaning</th></tr>'
+    return f'<h2>Figures</h2>\n<div class="scroll"><table>{heads}\n{chr(10).join(lines)}</table></div>'
+
+
+def _number_cell(value: Any) -> str:
+    return f'<td class="number">{html.escape(show(value))}</td>'
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    if not settings:
+        return ""
+    lines = [
+        f"<tr><td>{html.escape(str(name))}</td><td>{html.escape(show(value))}</td></tr>"
+        for name, value in settings.items()
+    ]
+    return f'<h2>Settings</h2>\n<div class="scroll"><table>{chr(10).join(lines)}</table></div>'
+
+
+def _notes(notes: Sequence[str]) -> str:
+    items = "".join(f"<li>{html.escape(str(note))}</li>" for note in notes)
+    return f"<h2>Notes</h2>\n<ul>{items}</ul>" if items else ""
+
+
+def _picture(folder: Path, picture: Record) -> str:
+    path = folder / str(picture["file"])
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise StoreError(f"The picture {path} lies outside its run; keep pictures in the run's folder.")
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"The picture {path} cannot be read; make the run again.") from error
+    if not raw.startswith(_PNG):
+        raise StoreError(f"The picture {path} is not a PNG file; write it with write_picture.")
+    return _inlined(raw, str(picture.get("title", path.stem)), str(picture.get("caption", "")))
+
+
+def _curves(folder: Path, rows: Sequence[Record]) -> str:
+    try:
+        figure: Figure = training_curves(rows)
+    except (ValueError, TypeError, AttributeError) as error:
+        path = folder / "metrics.jsonl"
+        raise StoreError(f"{path} does not hold rows of a training: {error}") from error
+    return _inlined(picture_bytes(figure), "Training", _CURVES_CAPTION)
+
+
+def _inlined(raw: bytes, title: str, caption: str) -> str:
+    title, caption = html.escape(title), html.escape(caption)
+    data = base64.b64encode(raw).decode()
+    image = f'<img alt="{title}" src="data:image/png;base64,{data}">'
+    return f"<figure>{image}<figcaption><b>{title}.</b> {caption}</figcaption></figure>\n"
+
+
+def show(value: Any) -> str:
+    """A value for people: four significant digits, thousands apart, a dash for nothing."""
+    if value is None:
+        return "\u2013"
+    if isinstance(value, bool | str):
+        return str(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {show(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple | np.ndarray):
+        return ", ".join(show(item) for item in value)
+    if isinstance(value, float | np.floating):
+        whole = abs(value) >= 1000 and np.isfinite(value)
+        return f"{value:,.0f}" if whole else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int | np.integer) else str(value)

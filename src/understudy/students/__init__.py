@@ -1,0 +1,40 @@
+"""Students: samplers that learn to stand in for a Markov chain."""
+
+from understudy.students.chain import TruncatedChain
+from understudy.students.discrete import Autoregressive, Bernoulli, Categorical
+from understudy.students.dropout import Dropout
+from understudy.students.encoders import GaussianEncoder, gaussian_encoder
+from understudy.students.flow import Flow, autoregressive_flow, coupling_flow
+from understudy.students.gaussian import (
+    DiagonalGaussian,
+    FullGaussian,
+    GaussianMixture,
+    LowRankGaussian,
+)
+from understudy.students.implicit import Gated, Implicit
+from understudy.students.particles import ChainTable, Indexed, NormalisedGaussian, Particles
+from understudy.students.program import VariationalProgram
+
+__all__ = [
+    "Autoregressive",
+    "Bernoulli",
+    "Categorical",
+    "ChainTable",
+    "DiagonalGaussian",
+    "Dropout",
+    "Flow",
+    "FullGaussian",
+    "Gated",
+    "GaussianEncoder",
+    "GaussianMixture",
+    "Implicit",
+    "Indexed",
+    "LowRankGaussian",
+    "NormalisedGaussian",
+    "Particles",
+    "TruncatedChain",
+    "VariationalProgram",
+    "autoregressive_flow",
+    "coupling_flow",
+    "gaussian_encoder",
+]

@@ -1,0 +1,96 @@
+"""Stochastic regularisation read as a sampler of network weights."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import paramax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+from understudy.core import Condition, IngredientError, Student
+from understudy.students._common import check_count
+
+
+class Dropout(Student):
+    """Network weights under random noise, W = M diag(noise): dropout and its relatives.
+
+    A draw is the vector of all weight matrices, then all biases, in the order in which
+    ``jax.flatten_util.ravel_pytree`` reads a :class:`~understudy.networks.Perceptron`. The noise has
+    mean one and variance rate / (1 - rate); biases have none.
+
+    References: Srivastava et al., "Dropout", 2014; Wan et al., "Regularization of Neural Networks using
+    DropConnect", 2013; Gal and Ghahramani, "Dropout as a Bayesian Approximation", 2016.
+
+    Args:
+        key: random key for the weights (Glorot-scaled Gaussians; biases start at zero).
+        shapes: shapes (out, in) of the weight matrices.
+        rate: share of units or connections that is dropped, at least 0 and less than 1; one number, or
+            one for each matrix (0 keeps a layer's inputs, for instance).
+        noise: "units" drops inputs of a layer (dropout), "connections" drops single weights
+            (DropConnect), "gaussian" multiplies single weights by Gaussian noise.
+    """
+
+    weights: list[Float[Array, "out in"]]
+    biases: list[Float[Array, " out"]]
+    rate: Float[Array, " layers"] | paramax.NonTrainable
+    noise: Literal["units", "connections", "gaussian"] = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        shapes: Sequence[tuple[int, int]],
+        rate: ArrayLike = 0.5,
+        noise: Literal["units", "connections", "gaussian"] = "units",
+    ):
+        check_count("the number of shapes", len(shapes))
+        keys = jax.random.split(key, len(shapes))
+        self.weights = [
+            jax.random.normal(k, (out, size)) * (2 / (out + size)) ** 0.5
+            for k, (out, size) in zip(keys, shapes, strict=True)
+        ]
+        self.biases = [jnp.zeros(out) for out, _ in shapes]
+        self.rate = paramax.non_trainable(jnp.broadcast_to(_check_rate(rate), (len(shapes),)))
+        if noise not in _NOISES:
+            raise IngredientError(f"noise is one of {sorted(_NOISES)}; {noise!r} came.")
+        self.noise = noise
+        self.dim = sum(out * size + out for out, size in shapes)
+
+    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw ``n`` noisy copies of all weights."""
+        rates = paramax.unwrap(self.rate)
+        draw = _NOISES[self.noise]
+
+        def one(key: PRNGKeyArray) -> Float[Array, " d"]:
+            keys = jax.random.split(key, len(self.weights))
+            triples = zip(keys, self.weights, rates, strict=True)
+            return ravel_pytree(([w * draw(k, w.shape, r) for k, w, r in triples], self.biases))[0]
+
+        return jax.vmap(one)(jax.random.split(key, n))
+
+
+def _units(key, shape, rate):
+    return jax.random.bernoulli(key, 1 - rate, shape[1:]) / (1 - rate)
+
+
+def _connections(key, shape, rate):
+    return jax.random.bernoulli(key, 1 - rate, shape) / (1 - rate)
+
+
+def _gaussian(key, shape, rate):
+    return 1 + jnp.sqrt(rate / (1 - rate)) * jax.random.normal(key, shape)
+
+
+_NOISES = {"units": _units, "connections": _connections, "gaussian": _gaussian}
+
+
+def _check_rate(rate: ArrayLike) -> Array:
+    array = jnp.asarray(rate, float)
+    values = None if isinstance(array, jax.core.Tracer) else np.asarray(array)
+    if values is not None and not np.all((values >= 0) & (values < 1)):
+        raise IngredientError(f"rate is at least 0 and less than 1; {rate} came.")
+    return array

@@ -1,0 +1,77 @@
+"""Students that read their parameters off the condition."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from understudy.core import Condition, ExplicitStudent, IngredientError
+from understudy.networks import Perceptron, flat
+from understudy.students._common import check_count
+
+
+class GaussianEncoder(ExplicitStudent):
+    """A diagonal Gaussian whose mean and log scale are a network of the condition, q(z | x).
+
+    Reference: Kingma and Welling, "Auto-Encoding Variational Bayes", 2014.
+
+    Args:
+        network: a module that maps one condition to 2 * dim numbers: the mean, then the log scale.
+        dim: size of a draw.
+    """
+
+    network: Callable[[Condition], Float[Array, " 2*d"]]
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, network: Callable[[Condition], Float[Array, " 2*d"]], dim: int):
+        self.network = network
+        self.dim = check_count("dim", dim)
+
+    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw mean + scale * noise."""
+        mean, log_scale = self._parameters(x)
+        return mean + jnp.exp(log_scale) * jax.random.normal(key, (n, self.dim))
+
+    def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log density, a sum over coordinates."""
+        mean, log_scale = self._parameters(x)
+        return norm.logpdf(z, mean, jnp.exp(log_scale)).sum()
+
+    def _parameters(self, x: Condition) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+        output = self.network(x)
+        if output.shape != (2 * self.dim,):
+            raise IngredientError(
+                f"The network of a Gaussian encoder returns {2 * self.dim} numbers (mean and log scale "
+                f"of dim {self.dim}); shape {output.shape} came."
+            )
+        return output[: self.dim], output[self.dim :]
+
+
+def gaussian_encoder(
+    key: PRNGKeyArray,
+    dim: int,
+    condition: Condition,
+    hidden: Sequence[int] = (64, 64),
+    activation: Callable = jax.nn.relu,
+) -> GaussianEncoder:
+    """A :class:`GaussianEncoder` with a multi-layer perceptron of the flattened condition.
+
+    Args:
+        key: random key for the weights.
+        dim: size of a draw.
+        condition: an example condition, for its shapes.
+        hidden: widths of the hidden layers.
+        activation: between layers.
+    """
+    widths = [flat(condition).size, *hidden, 2 * dim]
+    return GaussianEncoder(_OnFlat(Perceptron(key, widths, activation)), dim)
+
+
+class _OnFlat(eqx.Module):
+    network: Perceptron
+
+    def __call__(self, x: Condition) -> Float[Array, " out"]:
+        return self.network(flat(x))

@@ -1,0 +1,214 @@
+"""Gaussian students: diagonal, full, low rank, and mixtures of them."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.stats import norm
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
+
+from understudy.core import (
+    Condition,
+    ExplicitStudent,
+    IngredientError,
+    Lesson,
+    ProjectableStudent,
+    StratifiedStudent,
+)
+from understudy.students._common import check_count, check_inside, check_vector, pool, stratify
+
+# The share of the old covariance that projection always keeps, so that it stays positive definite.
+_KEPT = 1e-10
+
+
+class DiagonalGaussian(ExplicitStudent, ProjectableStudent):
+    """A Gaussian with independent coordinates, q(z) = N(z; mean, diag(scale^2)).
+
+    Projection averages the first two moments, which minimises the inclusive KL of a mixture of the
+    old student (share 1 - rate) and the teacher's draws (share rate).
+
+    Reference: Bishop, "Pattern Recognition and Machine Learning", 2006, section 10.7.
+
+    Args:
+        dim: size of a draw.
+        mean: start of the mean, one number or a vector.
+        scale: start of the standard deviations, one positive number or a vector.
+    """
+
+    mean: Float[Array, " d"]
+    log_scale: Float[Array, " d"]
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
+        self.dim = check_count("dim", dim)
+        self.mean = check_vector("mean", mean, dim)
+        self.log_scale = jnp.log(check_vector("scale", check_inside("scale", scale, 0.0), dim))
+
+    @property
+    def scale(self) -> Float[Array, " d"]:
+        """The standard deviations."""
+        return jnp.exp(self.log_scale)
+
+    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw mean + scale * noise."""
+        return self.mean + self.scale * jax.random.normal(key, (n, self.dim))
+
+    def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log density, a sum over coordinates."""
+        return norm.logpdf(z, self.mean, self.scale).sum()
+
+    def project(self, lessons: Lesson, rate: Scalar) -> "DiagonalGaussian":
+        """Move mean and variances towards the weighted moments of the improved draws."""
+        rows, weights, rate = pool(lessons, rate)
+        mean = weights @ rows
+        within = (1 - rate) * self.scale**2 + rate * (weights @ (rows - mean) ** 2)
+        variance = within + rate * (1 - rate) * (mean - self.mean) ** 2
+        scale = jnp.sqrt(jnp.maximum(variance, _KEPT * self.scale**2))
+        return DiagonalGaussian(self.dim, self.mean + rate * (mean - self.mean), scale)
+
+
+class FullGaussian(ExplicitStudent, ProjectableStudent):
+    """A Gaussian with any covariance, q(z) = N(z; mean, L L'), L triangular with a positive diagonal.
+
+    Projection averages the first two moments, as for :class:`DiagonalGaussian`; it works on square
+    roots (one QR factorisation), so few draws in many dimensions do no harm.
+
+    Reference: Bishop, "Pattern Recognition and Machine Learning", 2006, section 10.7.
+
+    Args:
+        dim: size of a draw.
+        mean: start of the mean, one number or a vector.
+        scale: start of L: one positive number, a vector (its diagonal) or a lower triangular matrix.
+    """
+
+    mean: Float[Array, " d"]
+    log_diagonal: Float[Array, " d"]
+    lower: Float[Array, "d d"]
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
+        self.dim = check_count("dim", dim)
+        self.mean = check_vector("mean", mean, dim)
+        scale = jnp.asarray(scale, float)
+        factor = scale if scale.ndim == 2 else jnp.diag(check_vector("scale", scale, dim))
+        if factor.shape != (dim, dim):
+            raise IngredientError(f"scale as a matrix has shape {(dim, dim)}; {factor.shape} came.")
+        self.log_diagonal = jnp.log(check_inside("the diagonal of scale", jnp.diag(factor), 0.0))
+        self.lower = jnp.tril(factor, -1)
+
+    @property
+    def factor(self) -> Float[Array, "d d"]:
+        """The Cholesky factor L of the covariance."""
+        return jnp.tril(self.lower, -1) + jnp.diag(jnp.exp(self.log_diagonal))
+
+    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw mean + L noise."""
+        return self.mean + jax.random.normal(key, (n, self.dim)) @ self.factor.T
+
+    def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log density, by one triangular solve."""
+        noise = solve_triangular(self.factor, z - self.mean, lower=True)
+        return norm.logpdf(noise).sum() - self.log_diagonal.sum()
+
+    def project(self, lessons: Lesson, rate: Scalar) -> "FullGaussian":
+        """Move mean and covariance towards the weighted moments of the improved draws."""
+        rows, weights, rate = pool(lessons, rate)
+        mean = weights @ rows
+        roots = [
+            jnp.sqrt(jnp.maximum(1 - rate, _KEPT)) * self.factor.T,
+            jnp.sqrt(rate * weights)[:, None] * (rows - mean),
+            jnp.sqrt(rate * (1 - rate)) * (mean - self.mean)[None],
+        ]
+        upper = jnp.linalg.qr(jnp.concatenate(roots), mode="r")
+        factor = upper.T * jnp.where(jnp.diag(upper) < 0, -1, 1)
+        return FullGaussian(self.dim, self.mean + rate * (mean - self.mean), factor)
+
+
+class LowRankGaussian(ExplicitStudent):
+    """A Gaussian with a few free directions, q(z) = N(z; mean, diag(scale^2) + F F').
+
+    Reference: Ong, Nott and Smith, "Gaussian Variational Approximation with a Factor Covariance
+    Structure", 2018.
+
+    Args:
+        dim: size of a draw.
+        rank: number of columns of F.
+        mean: start of the mean, one number or a vector.
+        scale: start of the diagonal, one positive number or a vector; F starts as a tenth of it.
+    """
+
+    mean: Float[Array, " d"]
+    log_scale: Float[Array, " d"]
+    factor: Float[Array, "d r"]
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, dim: int, rank: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
+        self.dim = check_count("dim", dim)
+        self.mean = check_vector("mean", mean, dim)
+        scale = check_vector("scale", check_inside("scale", scale, 0.0), dim)
+        self.log_scale = jnp.log(scale)
+        # F = 0 is a saddle point, so F starts as small cosines, which are orthogonal.
+        angles = jnp.outer(jnp.arange(dim) + 0.5, jnp.arange(check_count("rank", rank)) % dim)
+        self.factor = 0.1 * scale[:, None] * jnp.cos(jnp.pi / dim * angles)
+
+    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw mean + scale * noise + F noise'."""
+        noise = jax.random.normal(key, (n, self.dim + self.factor.shape[1]))
+        own, shared = noise[:, : self.dim], noise[:, self.dim :]
+        return self.mean + jnp.exp(self.log_scale) * own + shared @ self.factor.T
+
+    def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log density by Woodbury's identity, as a sum of squares so that nothing cancels."""
+        u = (z - self.mean) * jnp.exp(-self.log_scale)
+        v = self.factor * jnp.exp(-self.log_scale)[:, None]
+        cholesky = jnp.linalg.cholesky(jnp.eye(v.shape[1]) + v.T @ v)
+        shared = cho_solve((cholesky, True), v.T @ u)
+        squares = jnp.sum((u - v @ shared) ** 2) + jnp.sum(shared**2)
+        log_determinant = 2 * jnp.sum(self.log_scale) + 2 * jnp.sum(jnp.log(jnp.diag(cholesky)))
+        return -0.5 * (squares + log_determinant + self.dim * jnp.log(2 * jnp.pi))
+
+
+class GaussianMixture(ExplicitStudent, StratifiedStudent):
+    """A mixture of diagonal Gaussians, q(z) = sum_k pi_k N(z; mean_k, diag(scale_k^2)).
+
+    Reference: Bishop, "Pattern Recognition and Machine Learning", 2006, section 9.2.
+
+    Args:
+        key: random key for the means.
+        dim: size of a draw.
+        components: number of Gaussians.
+        spread: standard deviation of the means at the start; scales start at one, weights equal.
+    """
+
+    logits: Float[Array, " k"]
+    means: Float[Array, "k d"]
+    log_scales: Float[Array, "k d"]
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, key: PRNGKeyArray, dim: int, components: int, spread: ArrayLike = 3.0):
+        self.dim = check_count("dim", dim)
+        shape = (check_count("components", components), dim)
+        self.logits = jnp.zeros(components)
+        self.means = spread * jax.random.normal(key, shape)
+        self.log_scales = jnp.zeros(shape)
+
+    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw components at random, then from them."""
+        key, gate = jax.random.split(key)
+        return self._draw(key, jax.random.categorical(gate, self.logits, shape=(n,)))
+
+    def stratified(
+        self, key: PRNGKeyArray, x: Condition, n: int
+    ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+        """Draw from every component, weighed by its probability."""
+        branch, weights = stratify(self.logits, n)
+        return self._draw(key, branch), weights
+
+    def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log density, summed over components."""
+        within = norm.logpdf(z, self.means, jnp.exp(self.log_scales)).sum(-1)
+        return jax.nn.logsumexp(jax.nn.log_softmax(self.logits) + within)
+
+    def _draw(self, key: PRNGKeyArray, branch: Array) -> Float[Array, "n d"]:
+        noise = jax.random.normal(key, (branch.shape[0], self.dim))
+        return self.means[branch] + jnp.exp(self.log_scales)[branch] * noise

@@ -1,0 +1,125 @@
+"""Students made of the draws themselves: particles, normalised particles and tables of chains."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Scalar
+
+from understudy.core import Condition, IngredientError, Lesson, ProjectableStudent, Student
+from understudy.students._common import check_count, check_inside, check_vector
+
+
+class Particles(ProjectableStudent):
+    """A set of draws that are their own parameters; with a copy as feedback this is MCMC itself.
+
+    Asked for as many draws as there are particles it returns them all, in order; asked for another
+    number, it picks some at random, with replacement.
+
+    Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017, section 2.
+
+    Args:
+        z: the particles, one a row.
+    """
+
+    z: Float[Array, "m d"]
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, z: Float[Array, "m d"]):
+        self.z = jnp.asarray(z)
+        self.dim = check_count("the number of columns of z", self.z.shape[1])
+        check_count("the number of particles", self.z.shape[0])
+
+    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+        """The particles, or ``n`` of them at random."""
+        return _choose(key, self.z, n)
+
+    def project(self, lessons: Lesson, rate: Scalar) -> "Particles":
+        """Move the share ``rate`` of the way to the improved particles; broken ones stay."""
+        after = lessons.after.reshape(-1, self.dim)
+        if after.shape != self.z.shape:
+            raise IngredientError(
+                f"The student has {self.z.shape[0]} particles but {after.shape[0]} improved draws came. "
+                f"Set the number of particles of the lesson to {self.z.shape[0]}, with one condition."
+            )
+        return Particles(_move(self.z, after, lessons.kept.reshape(-1), rate))
+
+
+class ChainTable(ProjectableStudent):
+    """Persistent MCMC: a few chains for every datum, kept in a table and continued when it comes up.
+
+    Conditions are :class:`Indexed`; the draws for a datum are the present states of its chains.
+
+    Reference: Tieleman, "Training Restricted Boltzmann Machines using Approximations to the Likelihood
+    Gradient", 2008.
+
+    Args:
+        rows: number of data.
+        chains: chains per datum.
+        dim: size of a draw.
+        start: the first states: one number, or an array that broadcasts to (rows, chains, dim).
+    """
+
+    z: Float[Array, "rows chains d"]
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, rows: int, chains: int, dim: int, start: ArrayLike = 0.0):
+        self.dim = check_count("dim", dim)
+        shape = (check_count("rows", rows), check_count("chains", chains), dim)
+        self.z = jnp.broadcast_to(jnp.asarray(start, float), shape)
+
+    def sample(self, key: PRNGKeyArray, x: Indexed, n: int) -> Float[Array, "n d"]:
+        """The states of the chains of one row, or ``n`` of them at random."""
+        return _choose(key, self.z[x.index], n)
+
+    def project(self, lessons: Lesson, rate: Scalar) -> "ChainTable":
+        """Move the chains of the rows met towards their improved states; broken chains stay."""
+        chains = self.z.shape[1]
+        if lessons.after.shape[-2] != chains:
+            raise IngredientError(
+                f"The table has {chains} chains a row; {lessons.after.shape[-2]} improved draws came. "
+                f"Set the number of particles of the lesson to {chains}."
+            )
+        index = lessons.x.index
+        moved = _move(self.z[index], lessons.after, lessons.kept, rate)
+        return eqx.tree_at(lambda table: table.z, self, self.z.at[index].set(moved))
+
+
+class NormalisedGaussian(Student):
+    """A mean-field Gaussian whose n draws have, as a set, exactly its mean and standard deviation.
+
+    The noises are normalised by their own mean and standard deviation before they are scaled, which
+    ties the draws together: the student has no density.
+
+    Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017, section 5.2.
+
+    Args:
+        dim: size of a draw.
+        mean: start of the mean, one number or a vector.
+        scale: start of the standard deviations, one positive number or a vector.
+    """
+
+    mean: Float[Array, " d"]
+    log_scale: Float[Array, " d"]
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
+        self.dim = check_count("dim", dim)
+        self.mean = check_vector("mean", mean, dim)
+        self.log_scale = jnp.log(check_vector("scale", check_inside("scale", scale, 0.0), dim))
+
+    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw noises, normalise them over the set, scale and shift."""
+        check_count("the number of normalised particles", n, least=2)
+        noise = jax.random.normal(key, (n, self.dim))
+        noise = (noise - noise.mean(0)) / noise.std(0)
+        return self.mean + jnp.exp(self.log_scale) * noise
+
+
+def _choose(key: PRNGKeyArray, z: Float[Array, "m d"], n: int) -> Float[Array, "n d"]:
+    return z if n == z.shape[0] else jax.random.choice(key, z, (n,))
+
+
+def _move(old: Array, new: Array, kept: Array, rate: Scalar) -> Array:
+    return jnp.where(kept[..., None], old + rate * (new - old), old)

@@ -1,0 +1,108 @@
+"""BlackJAX algorithms in the shape that :class:`understudy.teachers.Kernel` wants."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from blackjax import mcmc, sgmcmc
+from jaxtyping import Array, Float
+
+from understudy.core import LogDensity
+
+
+class Algorithm(NamedTuple):
+    """BlackJAX's pair: ``init(z, key) -> state`` and ``step(key, state) -> (state, info)``."""
+
+    init: Callable[..., Any]
+    step: Callable[..., tuple[Any, Any]]
+
+
+def hmc(log_density: LogDensity, **settings: Any) -> Algorithm:
+    """Hamiltonian Monte Carlo with unit mass."""
+    return _unit_mass(mcmc.hmc.as_top_level_api, log_density, settings)
+
+
+def nuts(log_density: LogDensity, **settings: Any) -> Algorithm:
+    """The no-U-turn sampler with unit mass."""
+    return _unit_mass(mcmc.nuts.as_top_level_api, log_density, settings)
+
+
+def ghmc(log_density: LogDensity, **settings: Any) -> Algorithm:
+    """Generalised Hamiltonian Monte Carlo with unit mass."""
+    build = mcmc.ghmc.as_top_level_api
+    return _unit_mass(build, log_density, settings, "momentum_inverse_scale")
+
+
+def random_walk(log_density: LogDensity, step_size: Array) -> Any:
+    """Random-walk Metropolis with one scale."""
+    return mcmc.random_walk.normal_random_walk(log_density, step_size)
+
+
+def adjusted_mclmc(log_density: LogDensity, step_size: Any, leapfrogs: Array) -> Any:
+    """Adjusted microcanonical dynamics."""
+    return mcmc.adjusted_mclmc.as_top_level_api(
+        log_density, step_size, integration_steps_params=(leapfrogs,)
+    )
+
+
+def elliptical_slice(log_density: LogDensity, mean: Array, covariance: Array) -> Algorithm:
+    """Elliptical slice sampling of a posterior whose prior is Gaussian."""
+    precision = jnp.linalg.inv(covariance) if covariance.ndim == 2 else 1 / covariance
+
+    def log_likelihood(z):
+        centred = z - mean
+        scaled = precision @ centred if precision.ndim == 2 else precision * centred
+        value = log_density(z) + 0.5 * jnp.sum(centred * scaled)
+        return jnp.where(jnp.isnan(value), -jnp.inf, value)
+
+    def step(rng_key, state):
+        # From a likelihood of zero no point of the ellipse is above the slice; NaN ends that search.
+        start = jnp.where(jnp.isfinite(state.logdensity), state.logdensity, jnp.nan)
+        return inner.step(rng_key, state._replace(logdensity=start))
+
+    inner = mcmc.elliptical_slice.as_top_level_api(log_likelihood, mean=mean, cov=covariance)
+    return Algorithm(inner.init, step)
+
+
+def _unit_mass(
+    build: Callable[..., Any],
+    log_density: LogDensity,
+    settings: Mapping[str, Any],
+    name: str = "inverse_mass_matrix",
+) -> Algorithm:
+    """A BlackJAX algorithm whose mass is one in every direction, however many there are."""
+
+    def algorithm(z):
+        return build(log_density, **{name: jnp.ones_like(z)}, **settings)
+
+    return Algorithm(
+        lambda z, rng_key=None: algorithm(z).init(z, rng_key),
+        lambda rng_key, state: algorithm(state.position).step(rng_key, state),
+    )
+
+
+class _Position(NamedTuple):
+    position: Float[Array, " d"]
+
+
+def sgld(log_density: LogDensity, step_size: Array) -> Algorithm:
+    """Stochastic gradient Langevin."""
+    return _stateless(sgmcmc.sgld.as_top_level_api(_gradient(log_density)), step_size)
+
+
+def sghmc(log_density: LogDensity, step_size: Array, friction: Any, leapfrogs: int) -> Algorithm:
+    """Stochastic gradient Hamiltonian Monte Carlo."""
+    inner = sgmcmc.sghmc.as_top_level_api(_gradient(log_density), leapfrogs, friction)
+    return _stateless(inner, step_size)
+
+
+def _gradient(log_density: LogDensity) -> Any:
+    return lambda z, minibatch: jax.grad(log_density)(z)
+
+
+def _stateless(inner: Any, step_size: Array) -> Algorithm:
+    def step(rng_key, state):
+        return _Position(inner.step(rng_key, state.position, None, step_size)), None
+
+    return Algorithm(lambda z, rng_key=None: _Position(z), step)

@@ -1,0 +1,64 @@
+"""Several teachers, one after the other."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from understudy.core import Improved, IngredientError, LogDensity, Proposal, Teacher
+
+
+class Compose(Teacher):
+    """Teachers that take turns, such as local moves and then one that carries draws between modes.
+
+    If each leaves the target invariant, so does the sequence. Its acceptance is the tuple of the
+    acceptances of its members, and each member adapts to its own.
+
+    Args:
+        teachers: two or more, in the order in which they act.
+    """
+
+    teachers: tuple[Teacher, ...]
+
+    def __init__(self, *teachers: Teacher):
+        if not teachers or not all(isinstance(teacher, Teacher) for teacher in teachers):
+            raise IngredientError(
+                f"Compose takes teachers one by one, such as Compose(mala(), TemperedTransition()); "
+                f"{teachers} came."
+            )
+        self.teachers = teachers
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether equal draws always end at equal draws."""
+        return all(teacher.deterministic for teacher in self.teachers)
+
+    def improve(
+        self,
+        key: PRNGKeyArray,
+        log_density: LogDensity,
+        z: Float[Array, "n d"],
+        proposal: Proposal,
+    ) -> Improved:
+        """Let every teacher improve what the one before it left."""
+        keys = jax.random.split(key, len(self.teachers))
+        turns: list[Improved] = []
+        for k, teacher in zip(keys, self.teachers, strict=True):
+            turns.append(teacher.improve(k, log_density, z, proposal))
+            z = turns[-1].z
+        weights = [turn.log_weights for turn in turns if turn.log_weights is not None]
+        controls = [turn.control for turn in turns if turn.control is not None]
+        return Improved(
+            z,
+            functools.reduce(jnp.logical_and, [turn.finite for turn in turns]),
+            tuple(turn.acceptance for turn in turns),
+            functools.reduce(jnp.add, weights) if weights else None,
+            controls[-1] if controls else None,
+        )
+
+    def adapt(self, acceptance: PyTree) -> "Compose":
+        """Every member adapts to its own acceptance."""
+        rates = (None,) * len(self.teachers) if acceptance is None else acceptance
+        pairs = zip(self.teachers, rates, strict=True)
+        return Compose(*[teacher.adapt(rate) for teacher, rate in pairs])

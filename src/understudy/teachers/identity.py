@@ -1,0 +1,31 @@
+"""The teacher that changes nothing."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from understudy.core import Improved, LogDensity, Proposal, Teacher
+
+
+class Identity(Teacher):
+    """No transition at all: for feedbacks that look at the target itself, as variational ones do."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether equal draws always end at equal draws."""
+        return True
+
+    def improve(
+        self,
+        key: PRNGKeyArray,
+        log_density: LogDensity,
+        z: Float[Array, "n d"],
+        proposal: Proposal,
+    ) -> Improved:
+        """Return the draws as they are; the log density is not evaluated."""
+        del key, log_density, proposal
+        return Improved(z, jnp.isfinite(z).all(-1))
+
+    def adapt(self, acceptance: PyTree) -> "Identity":
+        """Nothing to adapt."""
+        del acceptance
+        return self

@@ -1,0 +1,73 @@
+"""Independence Metropolis with the student as the proposal."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from understudy.core import Improved, IngredientError, LogDensity, Proposal, Teacher
+from understudy.teachers.settings import count
+
+
+class IndependenceMetropolis(Teacher):
+    """Replace z by a fresh draw z' of the student with probability min(1, p(z') q(z) / (p(z) q(z'))).
+
+    The only simple move that teaches mode weights, since it jumps anywhere the student goes. The last
+    proposals are handed on as control variates: where they are accepted they cancel in the inclusive KL,
+    so its noise vanishes as the student approaches the target.
+
+    Reference: Tierney, "Markov chains for exploring posterior distributions", 1994.
+
+    Args:
+        steps: the number of moves T.
+    """
+
+    steps: Int[Array, "..."]
+
+    def __init__(self, steps: Any = 1):
+        self.steps = count("steps", steps)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether equal draws always end at equal draws."""
+        return False
+
+    def improve(
+        self,
+        key: PRNGKeyArray,
+        log_density: LogDensity,
+        z: Float[Array, "n d"],
+        proposal: Proposal,
+    ) -> Improved:
+        """Offer every chain T draws of the student."""
+        log_prob = proposal.log_prob
+        if log_prob is None:
+            raise IngredientError(
+                "IndependenceMetropolis needs a student with a density (log_prob) and this one has "
+                "none; use TemperedTransition() to carry draws between modes without a density."
+            )
+        log_weight = jax.vmap(lambda z: log_density(z) - log_prob(z))
+        n = z.shape[0]
+
+        def move(i, carry):
+            z, weight, _, total = carry
+            draw_key, test_key = jax.random.split(jax.random.fold_in(key, i))
+            candidate = proposal.sample(draw_key, n)
+            candidate_weight = log_weight(candidate)
+            log_ratio = jnp.minimum(candidate_weight - weight, 0.0)
+            probability = jnp.nan_to_num(jnp.exp(log_ratio))
+            accept = jax.random.uniform(test_key, (n,)) < probability
+            z = jnp.where(accept[:, None], candidate, z)
+            return z, jnp.where(accept, candidate_weight, weight), candidate, total + probability
+
+        start = log_weight(z)
+        carry = (z, start, z, jnp.zeros_like(start))
+        end, weight, control, total = jax.lax.fori_loop(0, self.steps, move, carry)
+        finite = jnp.isfinite(start) & jnp.isfinite(weight) & jnp.isfinite(end).all(-1)
+        return Improved(end, finite, total / self.steps, None, control)
+
+    def adapt(self, acceptance: PyTree) -> "IndependenceMetropolis":
+        """Nothing to adapt: the student is the proposal."""
+        del acceptance
+        return self

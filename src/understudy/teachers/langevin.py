@@ -1,0 +1,68 @@
+"""Langevin dynamics without an accept test."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from understudy.core import Improved, LogDensity, Proposal, Teacher
+from understudy.teachers.settings import count, finite_at, positive
+
+
+class Langevin(Teacher):
+    """T unadjusted Langevin steps, z' = z + eps grad log p(z) + sqrt(2 eps) noise.
+
+    Biased: there is no accept test, so the chain settles near the target, the nearer the smaller eps.
+
+    Reference: Roberts and Tweedie, "Exponential convergence of Langevin distributions", 1996.
+
+    Args:
+        step_size: eps; stable while it is below 2 / (largest curvature of -log p).
+        steps: the number of steps T.
+        drift_bound: the longest move eps grad log p may make, a guard against steps that are too large.
+    """
+
+    step_size: Float[Array, "..."]
+    steps: Int[Array, "..."]
+    drift_bound: Float[Array, "..."] | None
+
+    def __init__(self, step_size: Any = 0.1, steps: Any = 1, drift_bound: Any = None):
+        self.step_size = positive("step_size", step_size)
+        self.steps = count("steps", steps)
+        self.drift_bound = None if drift_bound is None else positive("drift_bound", drift_bound)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether equal draws always end at equal draws."""
+        return False
+
+    def improve(
+        self,
+        key: PRNGKeyArray,
+        log_density: LogDensity,
+        z: Float[Array, "n d"],
+        proposal: Proposal,
+    ) -> Improved:
+        """Run T steps of every chain."""
+        del proposal
+
+        def step(i, z):
+            noise = jax.random.normal(jax.random.fold_in(key, i), z.shape)
+            drift = self._drift(jax.vmap(jax.grad(log_density))(z))
+            return z + drift + jnp.sqrt(2 * self.step_size) * noise
+
+        end = jax.lax.fori_loop(0, self.steps, step, z)
+        return Improved(end, finite_at(log_density, z) & finite_at(log_density, end))
+
+    def adapt(self, acceptance: PyTree) -> "Langevin":
+        """Nothing to adapt: there is no accept test."""
+        del acceptance
+        return self
+
+    def _drift(self, gradient: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        drift = self.step_size * gradient
+        if self.drift_bound is None:
+            return drift
+        length = jnp.linalg.norm(drift, axis=-1, keepdims=True)
+        return drift * self.drift_bound / jnp.maximum(length, self.drift_bound)

@@ -1,0 +1,92 @@
+"""Teachers in coordinates where the student is white."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from understudy.core import Improved, LogDensity, Proposal, Teacher
+from understudy.teachers.settings import count
+
+
+class Preconditioned(Teacher):
+    """Any teacher, run in coordinates u, z = mean + L u, where the student has mean 0 and covariance 1.
+
+    The mean and the Cholesky factor L come from fresh draws of the student, not from the chains, so the
+    inner teacher's invariance is untouched. One step size then fits every direction.
+
+    Reference: Neal, "MCMC using Hamiltonian dynamics", section 4.1, 2011.
+
+    Args:
+        teacher: the teacher to run.
+        draws: how many fresh draws of the student are used.
+        full: whether to whiten correlations too (shrunk by the factor draws / (draws + d)) or scales
+            alone.
+    """
+
+    teacher: Teacher
+    draws: int = eqx.field(static=True)
+    full: bool = eqx.field(static=True)
+
+    def __init__(self, teacher: Teacher, draws: int = 256, full: bool = True):
+        count("draws", draws, least=2)
+        self.teacher = teacher
+        self.draws = draws
+        self.full = full
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether equal draws always end at equal draws."""
+        return False
+
+    def improve(
+        self,
+        key: PRNGKeyArray,
+        log_density: LogDensity,
+        z: Float[Array, "n d"],
+        proposal: Proposal,
+    ) -> Improved:
+        """Whiten, let the teacher improve, and map back."""
+        draw_key, key = jax.random.split(key)
+        mean, root = self._scale(proposal.sample(draw_key, self.draws))
+
+        def colour(u):
+            return mean + u @ root.T
+
+        def whiten(z):
+            return jax.scipy.linalg.solve_triangular(root, (z - mean).T, lower=True).T
+
+        inner = _whitened(proposal, whiten, colour, jnp.log(jnp.diag(root)).sum())
+        out = self.teacher.improve(key, lambda u: log_density(colour(u)), whiten(z), inner)
+        control = None if out.control is None else colour(out.control)
+        end = jnp.where(out.finite[:, None], colour(out.z), z)
+        return out._replace(z=end, control=control)
+
+    def adapt(self, acceptance: PyTree) -> "Preconditioned":
+        """Let the inner teacher adapt."""
+        return Preconditioned(self.teacher.adapt(acceptance), self.draws, self.full)
+
+    def _scale(self, draws: Float[Array, "m d"]) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
+        usable = jnp.isfinite(draws).all(-1, keepdims=True)
+        m = jnp.maximum(usable.sum(), 1)
+        mean = jnp.where(usable, draws, 0.0).sum(0) / m
+        centred = jnp.where(usable, draws - mean, 0.0)
+        scale = jnp.maximum(jnp.sqrt((centred**2).sum(0) / m), 1e-6)
+        if not self.full:
+            return mean, jnp.diag(scale)
+        d = mean.size
+        standard = centred / scale
+        correlation = (standard.T @ standard + d * jnp.eye(d)) / (m + d)
+        return mean, scale[:, None] * jnp.linalg.cholesky(correlation)
+
+
+def _whitened(proposal: Proposal, whiten: Callable, colour: Callable, log_volume: Array) -> Proposal:
+    def sample(key, n):
+        return whiten(proposal.sample(key, n))
+
+    log_prob = proposal.log_prob
+    if log_prob is None:
+        return Proposal(sample, None)
+    return Proposal(sample, lambda u: log_prob(colour(u)) + log_volume)

@@ -1,0 +1,85 @@
+"""Settings of a teacher that follow a schedule over the updates."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from understudy.core import Improved, IngredientError, LogDensity, Proposal, Teacher
+
+Schedule = Callable[[Any], Any]
+
+
+class Scheduled(Teacher):
+    """A teacher whose settings change with the number of updates, such as a T that grows.
+
+    ``Scheduled(mala(0.1), steps=optax.linear_schedule(1, 8, 5000))`` starts with one transition, which a
+    poor student learns from cheaply, and ends with eight. A scheduled setting is never recompiled.
+
+    Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017.
+
+    Args:
+        teacher: the teacher to steer, or a wrapper of it.
+        schedules: functions from the number of updates to a value, by the name of a setting. Whole
+            numbers are rounded.
+    """
+
+    teacher: Teacher
+    updates: Int[Array, "..."]
+    schedules: tuple[tuple[str, Schedule], ...] = eqx.field(static=True)
+
+    def __init__(self, teacher: Teacher, **schedules: Any):
+        if not schedules or not all(callable(schedule) for schedule in schedules.values()):
+            raise IngredientError(
+                "Scheduled takes functions of the update by the name of a setting, such as "
+                f"steps=optax.linear_schedule(1, 8, 5000); {schedules} came."
+            )
+        self.schedules = tuple(sorted(schedules.items()))
+        self.updates = jnp.zeros((), jnp.int32)
+        self.teacher = _set(teacher, self.schedules, self.updates)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether equal draws always end at equal draws."""
+        return self.teacher.deterministic
+
+    def improve(
+        self,
+        key: PRNGKeyArray,
+        log_density: LogDensity,
+        z: Float[Array, "n d"],
+        proposal: Proposal,
+    ) -> Improved:
+        """Improve with the settings of this update."""
+        return self.teacher.improve(key, log_density, z, proposal)
+
+    def adapt(self, acceptance: PyTree) -> "Scheduled":
+        """Count the update, let the teacher adapt, then impose the schedules."""
+        updates = self.updates + 1
+        teacher = _set(self.teacher.adapt(acceptance), self.schedules, updates)
+        return eqx.tree_at(lambda s: (s.teacher, s.updates), self, (teacher, updates))
+
+
+def _set(teacher: Teacher, schedules: tuple[tuple[str, Schedule], ...], updates: Array) -> Teacher:
+    for name, schedule in schedules:
+        value, now = jnp.asarray(schedule(updates)), _setting(teacher, name)
+        if not eqx.is_array(now):
+            raise IngredientError(f"{name} is fixed when a teacher is made and cannot be scheduled.")
+        value = jnp.round(value) if jnp.issubdtype(now.dtype, jnp.integer) else value
+        value = jnp.broadcast_to(value, now.shape).astype(now.dtype)
+        teacher = eqx.tree_at(lambda t, name=name: _setting(t, name), teacher, value)
+    return teacher
+
+
+def _setting(teacher: Teacher, name: str) -> Any:
+    found = getattr(teacher, "parameters", {}).get(name, getattr(teacher, name, None))
+    if found is not None:
+        return found
+    if hasattr(teacher, "teacher"):
+        return _setting(teacher.teacher, name)
+    raise IngredientError(
+        f"{type(teacher).__name__} has no setting {name!r} to schedule; schedule one of its numbers, "
+        "such as steps or step_size."
+    )

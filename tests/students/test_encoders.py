@@ -1,0 +1,143 @@
+"""Encoders, truncated chains and dropout: students whose answer is known for linear maps."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from jax.flatten_util import ravel_pytree
+
+from understudy.core import IngredientError, Target, partition
+from understudy.networks import Perceptron
+from understudy.students import (
+    DiagonalGaussian,
+    Dropout,
+    GaussianEncoder,
+    TruncatedChain,
+    gaussian_encoder,
+)
+
+KEY = jax.random.key(4)
+CONDITION = {"image": jnp.ones((2, 2)), "label": jnp.asarray(1)}
+
+
+class Gaussian(Target):
+    precision: jax.Array
+    dim: int = eqx.field(static=True, default=2)
+
+    def log_density(self, z, x=None):
+        centre = 0.0 if x is None else x
+        return -0.5 * jnp.sum(self.precision * (z - centre) ** 2)
+
+
+def test_encoder_density_is_that_of_scipy_and_of_its_draws():
+    encoder = gaussian_encoder(KEY, 3, CONDITION, hidden=(8,))
+    output = np.asarray(encoder.network(CONDITION), float)
+    mean, scale = output[:3], np.exp(output[3:])
+    z = jnp.array([0.3, -1.0, 2.0])
+    expected = scipy.stats.norm(mean, scale).logpdf(np.asarray(z)).sum()
+    assert float(encoder.log_prob(z, CONDITION)) == pytest.approx(expected, rel=1e-4)
+    draws = np.asarray(eqx.filter_jit(lambda k: encoder.sample(k, CONDITION, 20_000))(KEY), float)
+    assert np.all(np.abs(draws.mean(0) - mean) < 4.5 * scale / np.sqrt(20_000))
+    assert np.all(np.abs(draws.std(0) / scale - 1) < 4.5 / np.sqrt(40_000))
+
+
+def test_encoder_vectorises_over_conditions():
+    encoder = gaussian_encoder(KEY, 3, CONDITION, hidden=(8,))
+    x = jax.tree.map(lambda v: jnp.stack([v, 2 * v]), CONDITION)
+    draws = eqx.filter_jit(jax.vmap(lambda c: encoder.sample(KEY, c, 4)))(x)
+    np.testing.assert_allclose(draws[0], encoder.sample(KEY, CONDITION, 4), rtol=1e-4, atol=1e-5)
+    assert float(jnp.abs(draws[0] - draws[1]).max()) > 1e-3
+
+
+def test_encoder_names_a_network_of_the_wrong_size():
+    with pytest.raises(IngredientError, match="6 numbers"):
+        GaussianEncoder(lambda x: jnp.zeros(5), 3).sample(KEY, None, 1)
+
+
+def chain_of(kind, steps=3, step_size=0.2, base_scale=0.7):
+    base = DiagonalGaussian(2, jnp.array([1.0, -1.0]), base_scale)
+    chain = TruncatedChain(base, Gaussian(jnp.array([1.0, 4.0])), steps, step_size, kind)
+    return eqx.tree_at(lambda c: c.log_preconditioner, chain, jnp.log(jnp.array([1.5, 0.5])))
+
+
+def test_langevin_chain_has_the_moments_of_its_recursion():
+    chain, x, n = chain_of("langevin"), jnp.array([2.0, 0.5]), 20_000
+    draws = np.asarray(eqx.filter_jit(lambda k: chain.sample(k, x, n))(KEY), float)
+    mean, variance = np.array([1.0, -1.0]), np.full(2, 0.49)
+    drift = 0.2 * np.array([1.5, 0.5])
+    shrink = 1 - drift * np.array([1.0, 4.0])
+    for _ in range(3):
+        mean, variance = x + shrink * (mean - x), shrink**2 * variance + 2 * drift
+    assert np.all(np.abs(draws.mean(0) - mean) < 4.5 * np.sqrt(variance / n))
+    assert np.all(np.abs(draws.var(0) / variance - 1) < 4.5 * np.sqrt(2 / n))
+
+
+def test_leapfrog_chain_is_reversible_motion_on_the_gaussian():
+    # Started at the centre, position is linear in the momentum: one 2x2 product a step.
+    chain, n = chain_of("leapfrog", steps=4, base_scale=1e-6), 20_000
+    draws = np.asarray(eqx.filter_jit(lambda k: chain.sample(k, jnp.array([1.0, -1.0]), n))(KEY), float)
+    for i, (mass, precision) in enumerate([(1.5, 1.0), (0.5, 4.0)]):
+        kick = np.array([[1, 0], [-0.1 * precision, 1]])
+        move = np.array([[1, 0.2 * mass], [0, 1]])
+        matrix = np.linalg.matrix_power(kick @ move @ kick, 4)
+        variance = matrix[0, 1] ** 2 / mass
+        assert draws[:, i].var() == pytest.approx(variance, rel=4.5 * np.sqrt(2 / n))
+
+
+@pytest.mark.parametrize("kind", ["langevin", "leapfrog"])
+def test_chain_learns_its_steps_and_leaves_the_target_alone(kind):
+    chain = chain_of(kind)
+    parameters, rest = partition(chain)
+    assert not jax.tree.leaves(parameters.target)
+    direction = jax.tree.map(lambda v: jnp.ones_like(v), parameters)
+
+    def value(t):
+        moved = eqx.combine(jax.tree.map(lambda v, u: v + t * u, parameters, direction), rest)
+        return jnp.sum(jnp.sin(moved.sample(KEY, None, 3)))
+
+    both = jax.jit(jax.vmap(jax.value_and_grad(value)))
+    (low, _, high), (_, slope, _) = both(jnp.array([-1e-2, 0, 1e-2]))
+    assert float(slope) == pytest.approx(float(high - low) / 2e-2, rel=1e-2, abs=1e-2)
+
+
+def test_chain_names_what_does_not_fit():
+    with pytest.raises(IngredientError, match="same dim"):
+        TruncatedChain(DiagonalGaussian(3), Gaussian(jnp.ones(2)), 2)
+    with pytest.raises(IngredientError, match="step_size"):
+        TruncatedChain(DiagonalGaussian(2), Gaussian(jnp.ones(2)), 2, -0.1)
+
+
+SHAPES = [(4, 3), (2, 4)]
+
+
+@pytest.mark.parametrize("noise", ["units", "connections", "gaussian"])
+def test_noisy_weights_have_the_right_mean_and_variance(noise):
+    student, n = Dropout(KEY, SHAPES, jnp.array([0.2, 0.5]), noise), 10_000
+    student = eqx.tree_at(lambda s: s.biases[0], student, jnp.arange(4.0))
+    draws = np.asarray(eqx.filter_jit(lambda k: student.sample(k, None, n))(KEY), float)
+    centre = np.asarray(ravel_pytree((student.weights, student.biases))[0], float)
+    ratio = np.concatenate([np.full(12, 0.25), np.full(8, 1.0), np.zeros(6)])
+    scale = np.abs(centre) * np.sqrt(ratio)
+    assert np.all(np.abs(draws.mean(0) - centre) < 4.5 * scale / np.sqrt(n) + 1e-5)
+    np.testing.assert_allclose(draws.std(0), scale, rtol=0.1, atol=1e-5)
+    together = np.mean((draws[:, 0] / centre[0] == 0) == (draws[:, 3] / centre[3] == 0))
+    assert (together == 1) == (noise in {"units", "gaussian"})
+
+
+def test_draws_unravel_to_a_perceptron():
+    network = Perceptron(KEY, [3, 4, 2])
+    flat_weights, unravel = ravel_pytree(network)
+    student = Dropout(KEY, SHAPES, rate=0.0)
+    student = eqx.tree_at(lambda s: (s.weights, s.biases), student, (network.weights, network.biases))
+    assert student.dim == flat_weights.size
+    h = jnp.array([1.0, -2.0, 0.5])
+    np.testing.assert_allclose(unravel(student.sample(KEY, None, 1)[0])(h), network(h), rtol=1e-5)
+
+
+def test_dropout_rate_does_not_learn_and_is_checked():
+    parameters, _ = partition(Dropout(KEY, SHAPES))
+    assert sorted(v.shape for v in jax.tree.leaves(parameters)) == [(2,), (2, 4), (4,), (4, 3)]
+    with pytest.raises(IngredientError, match="rate"):
+        Dropout(KEY, SHAPES, rate=1.0)
