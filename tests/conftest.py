@@ -1,5 +1,14 @@
-"""Every signature of the package is checked by beartype while the tests run."""
+"""Every signature of the package is checked by beartype while the tests run.
 
-from jaxtyping import install_import_hook
+Compiling dominates the tests' time, so XLA optimises little here.
+"""
+
+import os
+
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
+
+from jaxtyping import install_import_hook  # noqa: E402
 
 install_import_hook("understudy", "beartype.beartype")

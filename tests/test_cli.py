@@ -177,7 +177,7 @@ def test_help_of_an_experiment_gives_every_option_and_default(experiment, capsys
         "--updates N updates (default: from the preset)",
         "100% of a step (default: 0.1)",
         "--averaged, --no-averaged",
-        "--out OUT folder to write to (default: runs/mixture)",
+        "--out FOLDER where to write (default: runs/mixture)",
     ):
         assert words in text
 

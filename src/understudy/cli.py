@@ -171,9 +171,8 @@ def _experiment(prog: str, module_name: str, name: str, words: Sequence[str]) ->
 
     parser = Parser(prog, (module.__doc__ or "").strip(), f"example:\n  {prog} --seed 1")
     add_settings(parser, module.Settings)
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs", name), help="folder to write to (default: %(default)s)"
-    )
+    place = {"default": Path("runs", name), "help": "where to write (default: %(default)s)"}
+    parser.add_argument("--out", type=Path, metavar="FOLDER", **place)
     parser.add_argument("--quiet", action="store_true", help="print the last line of figures alone")
     given = parser.read(words)
     settings = read_settings(given, module.Settings)

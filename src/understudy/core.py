@@ -28,7 +28,7 @@ Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -39,6 +39,7 @@ CONDITIONS = "conditions"
 
 Condition = PyTree[Any]
 LogDensity = Callable[[Float[Array, " d"]], Scalar]
+Space = Literal["continuous", "discrete", "any"]
 
 
 class Indexed(NamedTuple):
@@ -74,6 +75,10 @@ class ExplicitStudent(Student):
     @abstractmethod
     def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log density of one draw, normalised."""
+
+
+class DiscreteStudent(ExplicitStudent):
+    """An explicit student over discrete values, kept as floats: its draws have no gradients."""
 
 
 class StratifiedStudent(Student):
@@ -151,6 +156,11 @@ class Teacher(eqx.Module):
     @abstractmethod
     def deterministic(self) -> bool:
         """Whether the improved draws are a deterministic function of the draws."""
+
+    @property
+    @abstractmethod
+    def space(self) -> Space:
+        """Where its moves make sense: for continuous draws, for discrete ones, or for any."""
 
 
 class Lesson(eqx.Module):

@@ -13,9 +13,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
+from understudy.checks import one_of, whole
 from understudy.core import (
     CONDITIONS,
     Condition,
+    DiscreteStudent,
     Divergence,
     Feedback,
     IngredientError,
@@ -118,33 +120,30 @@ class Learner(eqx.Module):
     ):
         for allowed, expected, came in (
             (isinstance(feedback, Feedback), "feedback is a Feedback such as InclusiveKL()", feedback),
-            (_whole(particles, 1), "particles is a positive whole number", particles),
-            (_whole(model_every, 1), "model_every is a positive whole number", model_every),
-            (_whole(replay, 0), "replay is a whole number of lessons to keep, 0 for none", replay),
             (average is None or 0 < average < 1, "average is a decay between 0 and 1", average),
-            (proposer in ("student", "average"), 'proposer is "student" or "average"', proposer),
             (proposer != "average" or average, "proposer='average' needs average=0.99, say", average),
-            (pairing in ("paired", "fresh"), 'pairing is "paired" or "fresh"', pairing),
             (0 <= refresh <= 1, "refresh is a share between 0 and 1", refresh),
         ):
             if not allowed:
                 raise IngredientError(f"{expected}; {came!r} came.")
+        one_of("pairing", ("paired", "fresh"), pairing)
         self.feedback = feedback
-        self.classroom = Classroom(jnp.asarray(refresh, float), particles, pairing)
+        self.classroom = Classroom(jnp.asarray(refresh, float), whole("particles", particles), pairing)
         self.optimiser = optimiser or optax.adam(1e-3)
         self.critic_optimiser = critic_optimiser or optax.adam(1e-3, b1=0.5)
         self.model_optimiser = model_optimiser
-        self.model_every = model_every
+        self.model_every = whole("model_every", model_every)
         self.average = None if average is None else jnp.asarray(average)
-        self.proposer = proposer
+        self.proposer = one_of("proposer", ("student", "average"), proposer)
         self.persistent = refresh < 1
-        self.replay = replay
+        self.replay = whole("replay", replay, least=0)
 
     def init(
         self, key: PRNGKeyArray, target: Target, student: Student, teacher: Teacher, x: Condition = None
     ) -> State:
         """The state before the first update; ``x`` is one batch of conditions (or None)."""
         self.feedback.check(target, student, teacher)
+        _check_space(self.feedback, student, teacher)
         key, critic_key, lesson_key = jax.random.split(key, 3)
         critic = None
         if isinstance(self.feedback, Divergence):
@@ -310,5 +309,16 @@ def _repeat(step: Callable, module: PyTree, memory: PyTree, times: int) -> tuple
     return eqx.combine(jax.lax.fori_loop(1, times, body, arrays), rest)
 
 
-def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _check_space(feedback: Feedback, student: Student, teacher: Teacher) -> None:
+    names = f"{type(student).__name__} with {type(teacher).__name__}"
+    if isinstance(student, DiscreteStudent) and teacher.space == "continuous":
+        raise IngredientError(
+            f"{names}: a discrete student needs a teacher that keeps its draws discrete, such as "
+            "SingleFlip(), Gibbs(conditionals) or IndependenceMetropolis()."
+        )
+    continuous = not isinstance(student, DiscreteStudent) and not isinstance(feedback, Projection)
+    if continuous and teacher.space == "discrete":
+        raise IngredientError(
+            f"{names}: this teacher moves between discrete values; choose a discrete student such as "
+            "Autoregressive, or a teacher for continuous draws such as mala()."
+        )

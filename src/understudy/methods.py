@@ -97,7 +97,7 @@ def persistent_mcmc(
     batch_size: int = 64,
     **settings: Any,
 ) -> Fit:
-    """Persistent MCMC: a row of chains per datum goes on from update to update; theta learns from them."""
+    """Persistent MCMC: chains per datum go on from update to update, and theta learns from them."""
     table = ChainTable(data.shape[0], chains, model.dim)
     rows = Minibatches(Indexed(jnp.arange(data.shape[0]), data), batch_size)
     settings = {"particles": chains, **_learning(settings)}
@@ -108,7 +108,9 @@ def mcmc(
     target: Target, start: Float[Array, "n d"], teacher: Teacher | None = None, **settings: Any
 ) -> Fit:
     """MCMC itself: the student's parameters are its draws, which the teacher replaces."""
-    return fit(target, Particles(start), teacher or _langevin(), Copy(), particles=len(start), **settings)
+    return fit(
+        target, Particles(start), teacher or _langevin(), Copy(), particles=len(start), **settings
+    )
 
 
 def _langevin() -> Teacher:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.callbacks import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
+from understudy.checks import whole
 from understudy.core import Condition, Feedback, IngredientError, Student, Target, Teacher
 from understudy.learning import Info, Learner, State
 
@@ -227,7 +228,7 @@ def _conditions(data: Any, size: int) -> Callable[[PRNGKeyArray], Condition]:
         )
     if not all(bool(jnp.isfinite(leaf).all()) for leaf in leaves):
         raise IngredientError("data holds numbers that are not finite; drop or impute those rows first.")
-    return Minibatches(arrays, size)
+    return Minibatches(arrays, whole("batch_size", size))
 
 
 def _learner(feedback: Feedback, settings: dict[str, Any]) -> Learner:
@@ -245,13 +246,14 @@ def _check(target: Any, teacher: Any, updates: Any, chunk: Any, seed: Any, repea
     for allowed, expected, came in (
         (isinstance(target, Target), "target is a Target such as LogDensity(function, dim)", target),
         (isinstance(teacher, Teacher), "teacher is a Teacher such as mala(step_size=0.1)", teacher),
-        (_whole(updates, 1), "updates is a positive whole number", updates),
-        (_whole(chunk, 1), "chunk is a positive whole number of updates", chunk),
-        (_whole(seed, 0), "seed is a whole number, 0 or more", seed),
-        (repeats is None or _whole(repeats, 1), "repeats is a positive whole number", repeats),
     ):
         if not allowed:
-            raise IngredientError(f"{expected}; {came!r} came.")
+            raise IngredientError(f"{expected}; a {type(came).__name__} came.")
+    whole("updates", updates)
+    whole("chunk", chunk)
+    whole("seed", seed, least=0)
+    if repeats is not None:
+        whole("repeats", repeats)
 
 
 def _check_student(target: Target, student: Any) -> None:
@@ -265,7 +267,3 @@ def _check_student(target: Target, student: Any) -> None:
             f"The student draws vectors of size {student.dim}, but the target's have size {target.dim}; "
             f"build the student with dim={target.dim}."
         )
-
-
-def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least

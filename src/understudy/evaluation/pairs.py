@@ -6,8 +6,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PyTree, Scalar
 
-from understudy.core import IngredientError
-
 _NUMBERS_AT_ONCE = 2**22
 _ROWS_OF_THE_MEDIAN = 500
 
@@ -26,13 +24,6 @@ KERNELS: dict[str, Radial] = {"gaussian": _gaussian, "imq": _inverse_multiquadri
 """Radial kernels as functions of the squared distance over the squared bandwidth."""
 
 
-def choose(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of ``choices``, else say which there are."""
-    if value not in choices:
-        raise IngredientError(f"{name} is one of {', '.join(map(repr, choices))}; {value!r} came.")
-    return value
-
-
 def median_distance(z: Float[Array, "n d"]) -> Scalar:
     """The median distance between two draws (of at most 500, evenly picked)."""
     picked = z[:: -(-z.shape[0] // _ROWS_OF_THE_MEDIAN)]
@@ -43,7 +34,7 @@ def median_distance(z: Float[Array, "n d"]) -> Scalar:
 
 def resolve_bandwidth(kernel: str, bandwidth: ArrayLike | None, z: Float[Array, "n d"]) -> Array:
     """The given bandwidth, else the median distance for the Gaussian kernel and 1 for the other."""
-    choose("kernel", kernel, tuple(KERNELS))
+    one_of("kernel", tuple(KERNELS), kernel)
     if bandwidth is not None:
         return jnp.asarray(bandwidth)
     return median_distance(z) if kernel == "gaussian" else jnp.ones(())

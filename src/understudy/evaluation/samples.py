@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray, Scalar
 
+from understudy.checks import one_of
 from understudy.core import IngredientError
-from understudy.evaluation.pairs import KERNELS, choose, map_rows, resolve_bandwidth
+from understudy.evaluation.pairs import KERNELS, map_rows, resolve_bandwidth
 
 
 @jax.jit
@@ -101,7 +102,7 @@ def energy_distance(a: Float[Array, "n d"], b: Float[Array, "m d"], statistic: s
 
 
 def _contrast(a: Array, b: Array, kernel: Callable[[Array], Array], statistic: str) -> Scalar:
-    unbiased = choose("statistic", statistic, ("u", "v")) == "u"
+    unbiased = one_of("statistic", ("u", "v"), statistic) == "u"
     within = sum(_mean_within(s, kernel, unbiased) for s in (a, b))
     return within - 2 * _row_means(a, b, kernel).mean()
 

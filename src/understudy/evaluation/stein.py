@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
 
-from understudy.evaluation.pairs import KERNELS, choose, map_rows, resolve_bandwidth
+from understudy.checks import one_of
+from understudy.evaluation.pairs import KERNELS, map_rows, resolve_bandwidth
 
 
 class SteinTest(NamedTuple):
@@ -85,7 +86,7 @@ def squared_kernel_stein_discrepancy(
     weights = jnp.ones((n, 1))
     width = resolve_bandwidth(kernel, bandwidth, z)
     total = _quadratic_forms(weights, z, score, kernel, width)[0]
-    if choose("statistic", statistic, ("u", "v")) == "v":
+    if one_of("statistic", ("u", "v"), statistic) == "v":
         return total / n**2
     alone = jax.vmap(lambda a, s: stein_kernel(a, a, s, s, kernel, width))(z, score)
     return (total - alone.sum()) / (n * (n - 1))

@@ -38,7 +38,7 @@ CHAINS, BLOCK, BLOCKS, PIECES = 128, 500, 20, 10
 class Settings:
     """Settings of the demo."""
 
-    seed: int = option(0, "of everything random", least=0, most=2**31 - 1)
+    seed: int = option(0, "seed of everything random", least=0, most=2**31 - 1)
     updates: int = option(5000, "updates of the student", least=1, most=10**7)
     draws: int = option(
         1_000_000, "draws that are timed; a tenth is compared with exact ones", least=10_000, most=10**9

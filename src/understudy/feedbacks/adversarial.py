@@ -12,8 +12,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
+from understudy.checks import number, one_of
 from understudy.core import Condition, Divergence, Lesson, Student, Target, Teacher
-from understudy.feedbacks.common import Builder, Elementwise, average, number, one_of, smooth_root
+from understudy.feedbacks.common import (
+    Builder,
+    Elementwise,
+    average,
+    needs_paths,
+    smooth_root,
+)
 from understudy.networks import Critic
 
 
@@ -39,8 +46,9 @@ class Adversarial(Divergence):
     critic: eqx.AbstractVar[Builder]
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """Any student will do: only its draws are used."""
-        del target, student, teacher
+        """The student's draws must carry gradients."""
+        del target, teacher
+        needs_paths(self, student)
 
     def init(self, key: PRNGKeyArray, dim: int, x: Condition) -> PyTree:
         """Build the critic."""

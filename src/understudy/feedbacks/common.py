@@ -1,14 +1,23 @@
 """What the feedbacks share: weighted averages, distances, and divergences that need no critic."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
-from understudy.core import Condition, Divergence, IngredientError, Lesson, Target
+from understudy.core import (
+    Condition,
+    DiscreteStudent,
+    Divergence,
+    ExplicitStudent,
+    IngredientError,
+    Lesson,
+    Student,
+    Target,
+)
 
 TINY = 1e-12
 
@@ -31,16 +40,6 @@ class CriticFree(Divergence):
         """Never called: there is no critic."""
         del critic, target, lesson
         return jnp.zeros(())
-
-
-def number(value: ArrayLike) -> Float[Array, ""]:
-    """A setting as an array, so that changing it does not recompile."""
-    return jnp.asarray(value, float)
-
-
-def optional_number(value: ArrayLike | None) -> Float[Array, ""] | None:
-    """The same, where None leaves the choice to the feedback."""
-    return None if value is None else number(value)
 
 
 def average(values: Float[Array, " n"], weights: Float[Array, " n"]) -> Scalar:
@@ -87,14 +86,6 @@ def frozen(tree: Tree) -> Tree:
     return eqx.combine(jax.lax.stop_gradient(arrays), rest)
 
 
-def one_of(name: str, choices: Iterable[str], came: str) -> str:
-    """Return ``came`` if it is one of the choices, else raise with the choices."""
-    if came not in choices:
-        allowed = ", ".join(repr(choice) for choice in choices)
-        raise IngredientError(f"{name} is one of {allowed}; {came!r} came.")
-    return came
-
-
 def score_loss(
     costs: Float[Array, " n"], scores: Float[Array, " n"], weights: Float[Array, " n"]
 ) -> Scalar:
@@ -108,3 +99,23 @@ def score_loss(
     centred = (costs - jnp.where(count > 1, average(costs, weights), 0.0)) * count
     surrogate = average(centred / jnp.maximum(count - 1, 1) * scores, weights)
     return average(costs, weights) + surrogate - jax.lax.stop_gradient(surrogate)
+
+
+def needs_density(feedback: eqx.Module, student: Student) -> None:
+    """Raise unless the student has a density."""
+    if not isinstance(student, ExplicitStudent):
+        raise IngredientError(
+            f"{type(feedback).__name__} needs a student with a density (log_prob), and "
+            f"{type(student).__name__} has none: choose EnergyDistance or JensenShannon, or an "
+            f"explicit student such as a Gaussian or a flow."
+        )
+
+
+def needs_paths(feedback: eqx.Module, student: Student) -> None:
+    """Raise if the student's draws carry no gradient."""
+    if isinstance(student, DiscreteStudent):
+        raise IngredientError(
+            f"{type(feedback).__name__} follows gradients through the draws, and those of "
+            f"{type(student).__name__} are discrete: choose InclusiveKL, or "
+            f"ExclusiveKL(estimator='score')."
+        )

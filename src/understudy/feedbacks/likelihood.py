@@ -3,14 +3,16 @@
 import equinox as eqx
 from jaxtyping import PyTree, Scalar
 
-from understudy.core import ExplicitStudent, IngredientError, Lesson, Student, Target, Teacher
+from understudy.checks import one_of
+from understudy.core import Lesson, Student, Target, Teacher
 from understudy.feedbacks.common import (
     CriticFree,
     average,
     frozen,
     log_densities,
     log_probs,
-    one_of,
+    needs_density,
+    needs_paths,
     score_loss,
 )
 
@@ -76,6 +78,8 @@ class ExclusiveKL(CriticFree):
         """The student needs a density."""
         del target, teacher
         needs_density(self, student)
+        if self.estimator != "score":
+            needs_paths(self, student)
 
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """Free energy of the student's draws."""
@@ -88,13 +92,3 @@ class ExclusiveKL(CriticFree):
         density = frozen(student) if self.estimator == "path" else student
         costs = log_probs(density, draws, lesson.x) - log_densities(target, draws, lesson.x)
         return average(costs, weights)
-
-
-def needs_density(feedback: eqx.Module, student: Student) -> None:
-    """Raise unless the student has a density."""
-    if not isinstance(student, ExplicitStudent):
-        raise IngredientError(
-            f"{type(feedback).__name__} needs a student with a density (log_prob), and "
-            f"{type(student).__name__} has none: choose EnergyDistance or JensenShannon, or an "
-            f"explicit student such as a Gaussian or a flow."
-        )

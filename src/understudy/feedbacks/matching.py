@@ -4,15 +4,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
+from understudy.checks import number, one_of, optional_number
 from understudy.core import IngredientError, Lesson, Student, Target, Teacher
 from understudy.feedbacks.common import (
     TINY,
     CriticFree,
     average,
     log_densities,
-    number,
-    one_of,
-    optional_number,
+    needs_paths,
     squared_distances,
 )
 from understudy.feedbacks.two_sample import (
@@ -40,8 +39,9 @@ class EnergyMatching(CriticFree):
     beta: Float[Array, ""] = eqx.field(converter=number, default=2.0)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """Any ingredients will do."""
-        del target, student, teacher
+        """The student's draws must carry gradients."""
+        del target, teacher
+        needs_paths(self, student)
 
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """The power of the gap."""
@@ -71,8 +71,9 @@ class EnergyDistance(CriticFree):
     pool: bool = eqx.field(static=True, default=False)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """Any ingredients will do."""
-        del target, student, teacher
+        """The student's draws must carry gradients."""
+        del target, teacher
+        needs_paths(self, student)
 
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """The energy distance."""
@@ -106,8 +107,9 @@ class MaximumMeanDiscrepancy(CriticFree):
         one_of("kernel", RADIAL, self.kernel)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """Any ingredients will do."""
-        del target, student, teacher
+        """The student's draws must carry gradients."""
+        del target, teacher
+        needs_paths(self, student)
 
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """The squared discrepancy."""
@@ -141,8 +143,9 @@ class MomentMatching(CriticFree):
             raise IngredientError(f"order is the number of moments, 1 or more; {self.order} came.")
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """Any ingredients will do."""
-        del target, student, teacher
+        """The student's draws must carry gradients."""
+        del target, teacher
+        needs_paths(self, student)
 
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """The squared gap between moments."""
@@ -163,8 +166,9 @@ class SquaredDistance(CriticFree):
     """
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """The teacher must be deterministic."""
-        del target, student
+        """The teacher must be deterministic, and the student's draws must carry gradients."""
+        del target
+        needs_paths(self, student)
         if not teacher.deterministic:
             raise IngredientError(
                 f"SquaredDistance needs a deterministic teacher, and {type(teacher).__name__} moves at "

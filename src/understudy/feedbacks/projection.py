@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from understudy.checks import number
 from understudy.core import (
     IngredientError,
     Lesson,
@@ -14,7 +15,6 @@ from understudy.core import (
     Target,
     Teacher,
 )
-from understudy.feedbacks.common import number
 
 
 class MomentProjection(Projection):

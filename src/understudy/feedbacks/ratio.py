@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
+from understudy.checks import one_of
 from understudy.core import Condition, Divergence, IngredientError, Lesson, Student, Target, Teacher
 from understudy.feedbacks.adversarial import (
     Adversarial,
@@ -20,10 +21,9 @@ from understudy.feedbacks.common import (
     average,
     log_densities,
     log_probs,
-    one_of,
+    needs_density,
     score_loss,
 )
-from understudy.feedbacks.likelihood import needs_density
 
 
 class DensityRatio(Adversarial):

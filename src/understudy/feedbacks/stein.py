@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
+from understudy.checks import number, one_of, optional_number
 from understudy.core import Condition, Divergence, Lesson, Student, Target, Teacher
 from understudy.feedbacks.common import (
     Builder,
@@ -14,9 +15,7 @@ from understudy.feedbacks.common import (
     Elementwise,
     average,
     average_over_pairs,
-    number,
-    one_of,
-    optional_number,
+    needs_paths,
 )
 from understudy.feedbacks.two_sample import RADIAL, TwoSets, median_square, two_sets
 from understudy.networks import Perceptron, flat
@@ -47,8 +46,9 @@ class KernelSteinDiscrepancy(CriticFree):
         one_of("kernel", KERNELS, self.kernel)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """Any ingredients will do."""
-        del target, student, teacher
+        """The student's draws must carry gradients."""
+        del target, teacher
+        needs_paths(self, student)
 
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """The squared discrepancy, without bias."""
@@ -134,8 +134,9 @@ class LearntStein(Divergence):
     exact: int = eqx.field(static=True, default=16)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """Any ingredients will do."""
-        del target, student, teacher
+        """The student's draws must carry gradients."""
+        del target, teacher
+        needs_paths(self, student)
 
     def init(self, key: PRNGKeyArray, dim: int, x: Condition) -> PyTree:
         """Build the test function."""

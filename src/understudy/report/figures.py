@@ -40,7 +40,7 @@ def student_against_density(
     """
     values = _columns(draws, 1)[:, 0]
     low, high = np.quantile(values, [0.001, 0.999])
-    margin = 0.25 * (high - low) + 1e-3
+    margin = 0.12 * (high - low) + 1e-3
     grid = np.linspace(low - margin, high + margin, 1001)
     log_density = jax.jit(jax.vmap(lambda z: target.log_density(z, x)))
     density = np.asarray(jnp.exp(log_density(jnp.asarray(grid)[:, None])), float)

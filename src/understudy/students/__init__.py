@@ -12,7 +12,7 @@ from understudy.students.gaussian import (
     LowRankGaussian,
 )
 from understudy.students.implicit import Gated, Implicit
-from understudy.students.particles import ChainTable, Indexed, NormalisedGaussian, Particles
+from understudy.students.particles import ChainTable, NormalisedGaussian, Particles
 from understudy.students.program import VariationalProgram
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "GaussianEncoder",
     "GaussianMixture",
     "Implicit",
-    "Indexed",
     "LowRankGaussian",
     "NormalisedGaussian",
     "Particles",

@@ -1,39 +1,12 @@
-"""What several students share: checks, condition vectors, strata and pooled lessons."""
+"""What several students share: condition vectors, strata and pooled lessons."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, Scalar
+from jaxtyping import Array, Float, Int, Scalar
 
 from understudy.core import Condition, IngredientError, Lesson
 from understudy.networks import flat
-
-
-def check_count(name: str, value: int, least: int = 1) -> int:
-    """Return a whole number, or say which one was expected."""
-    if value < least:
-        raise IngredientError(f"{name} is a whole number of at least {least}; {value} came.")
-    return value
-
-
-def check_inside(name: str, value: ArrayLike, low: float, high: float = float("inf")) -> Array:
-    """Return floating-point numbers strictly between two bounds, or say what was expected."""
-    array = jnp.asarray(value, float)
-    concrete = not isinstance(array, jax.core.Tracer)
-    if concrete and not np.all((np.asarray(array) > low) & (np.asarray(array) < high)):
-        raise IngredientError(f"{name} lies between {low} and {high}, both excluded; {value} came.")
-    return array
-
-
-def check_vector(name: str, value: ArrayLike, dim: int) -> Float[Array, " d"]:
-    """Return a number or a vector as a vector of size ``dim``, or say what was expected."""
-    array = jnp.asarray(value, float)
-    if array.shape not in {(), (1,), (dim,)}:
-        raise IngredientError(
-            f"{name} is one number or a vector of size {dim} (the student's dim); "
-            f"shape {array.shape} came."
-        )
-    return jnp.broadcast_to(array, (dim,))
 
 
 def features(x: Condition, size: int) -> Float[Array, " m"]:

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import paramax
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from understudy.checks import positive, whole
 from understudy.core import Condition, IngredientError, LogDensity, Student, Target
-from understudy.students._common import check_count, check_inside
 
 
 class TruncatedChain(Student):
@@ -52,8 +52,8 @@ class TruncatedChain(Student):
         if kind not in _RUNS:
             raise IngredientError(f"kind is one of {sorted(_RUNS)}; {kind!r} came.")
         self.base, self.target = base, paramax.non_trainable(target)
-        log_step = jnp.log(check_inside("step_size", step_size, 0.0))
-        self.log_step_sizes = jnp.broadcast_to(log_step, (check_count("steps", steps),))
+        log_step = jnp.log(positive("step_size", step_size))
+        self.log_step_sizes = jnp.broadcast_to(log_step, (whole("steps", steps),))
         self.log_preconditioner = jnp.zeros(base.dim)
         self.kind, self.dim = kind, base.dim
 

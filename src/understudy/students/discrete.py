@@ -9,15 +9,16 @@ import paramax
 from flowjax.bijections.masked_autoregressive import masked_autoregressive_mlp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
 
-from understudy.core import Condition, ExplicitStudent, Lesson, ProjectableStudent
+from understudy.checks import fraction, vector, whole
+from understudy.core import Condition, DiscreteStudent, Lesson, ProjectableStudent
 from understudy.networks import flat
-from understudy.students._common import check_count, check_inside, check_vector, features, pool
+from understudy.students._common import features, pool
 
 # Projection keeps probabilities this far from zero and one, so that log densities stay finite.
 _MARGIN = 1e-6
 
 
-class Bernoulli(ExplicitStudent, ProjectableStudent):
+class Bernoulli(DiscreteStudent, ProjectableStudent):
     """Independent coins, q(z) = prod_i p_i^z_i (1 - p_i)^(1 - z_i), z_i in {0, 1}.
 
     Reference: Bishop, "Pattern Recognition and Machine Learning", 2006, section 2.1.
@@ -31,9 +32,9 @@ class Bernoulli(ExplicitStudent, ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, dim: int, probability: ArrayLike = 0.5):
-        self.dim = check_count("dim", dim)
-        probability = check_inside("probability", probability, 0.0, 1.0)
-        self.logits = jax.scipy.special.logit(check_vector("probability", probability, dim))
+        self.dim = whole("dim", dim)
+        probability = fraction("probability", probability)
+        self.logits = jax.scipy.special.logit(vector("probability", probability, dim))
 
     def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
         """Toss every coin ``n`` times."""
@@ -50,7 +51,7 @@ class Bernoulli(ExplicitStudent, ProjectableStudent):
         return Bernoulli(self.dim, jnp.clip(probability, _MARGIN, 1 - _MARGIN))
 
 
-class Categorical(ExplicitStudent, ProjectableStudent):
+class Categorical(DiscreteStudent, ProjectableStudent):
     """Independent dice, q(z) = prod_i p_i(z_i), z_i in {0, .., categories - 1}.
 
     Reference: Bishop, "Pattern Recognition and Machine Learning", 2006, section 2.2.
@@ -64,8 +65,8 @@ class Categorical(ExplicitStudent, ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, dim: int, categories: int):
-        self.dim = check_count("dim", dim)
-        self.logits = jnp.zeros((dim, check_count("categories", categories, least=2)))
+        self.dim = whole("dim", dim)
+        self.logits = jnp.zeros((dim, whole("categories", categories, least=2)))
 
     def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
         """Roll every die ``n`` times."""
@@ -86,7 +87,7 @@ class Categorical(ExplicitStudent, ProjectableStudent):
         return eqx.tree_at(lambda student: student.logits, self, logits)
 
 
-class Autoregressive(ExplicitStudent):
+class Autoregressive(DiscreteStudent):
     """Coins that see the ones before them, q(z) = prod_i q(z_i | z_1, .., z_i-1, x), z_i in {0, 1}.
 
     One masked network gives all conditional probabilities at once; drawing takes ``dim`` passes.
@@ -116,15 +117,15 @@ class Autoregressive(ExplicitStudent):
         condition: Condition = None,
         activation: Callable = jax.nn.relu,
     ):
-        self.dim = check_count("dim", dim)
+        self.dim = whole("dim", dim)
         self.condition_size = flat(condition).size
         # Condition inputs, and hidden units that see nothing else, come before every coordinate.
         before = jnp.full(self.condition_size, -1)
         self.network = masked_autoregressive_mlp(
             jnp.concatenate([jnp.arange(dim), before]),
-            jnp.arange(check_count("hidden", hidden)) % dim - 1,
+            jnp.arange(whole("hidden", hidden)) % dim - 1,
             jnp.arange(dim),
-            depth=check_count("depth", depth),
+            depth=whole("depth", depth),
             activation=activation,
             key=key,
         )

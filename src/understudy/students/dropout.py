@@ -11,8 +11,8 @@ import paramax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from understudy.checks import whole
 from understudy.core import Condition, IngredientError, Student
-from understudy.students._common import check_count
 
 
 class Dropout(Student):
@@ -47,7 +47,7 @@ class Dropout(Student):
         rate: ArrayLike = 0.5,
         noise: Literal["units", "connections", "gaussian"] = "units",
     ):
-        check_count("the number of shapes", len(shapes))
+        whole("the number of shapes", len(shapes))
         keys = jax.random.split(key, len(shapes))
         self.weights = [
             jax.random.normal(k, (out, size)) * (2 / (out + size)) ** 0.5

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
+from understudy.checks import whole
 from understudy.core import Condition, ExplicitStudent, IngredientError
 from understudy.networks import Perceptron, flat
-from understudy.students._common import check_count
 
 
 class GaussianEncoder(ExplicitStudent):
@@ -28,7 +28,7 @@ class GaussianEncoder(ExplicitStudent):
 
     def __init__(self, network: Callable[[Condition], Float[Array, " 2*d"]], dim: int):
         self.network = network
-        self.dim = check_count("dim", dim)
+        self.dim = whole("dim", dim)
 
     def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw mean + scale * noise."""

@@ -18,9 +18,10 @@ from flowjax.bijections import (
 from flowjax.distributions import AbstractDistribution, StandardNormal, Transformed
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
 
+from understudy.checks import positive, vector, whole
 from understudy.core import Condition, ExplicitStudent, IngredientError
 from understudy.networks import flat
-from understudy.students._common import check_count, check_inside, check_vector, features
+from understudy.students._common import features
 
 
 class Flow(ExplicitStudent):
@@ -124,7 +125,7 @@ def autoregressive_flow(
 def _flow(build, key, dim, layers, condition, width, knots, mean, scale) -> Flow:
     counts = {"dim": dim, "layers": layers, "width": width, "knots": knots}
     for name, value in counts.items():
-        check_count(name, value)
+        whole(name, value)
     size = flat(condition).size or None
     base = StandardNormal((dim,))
     if dim == 1 and size is None:
@@ -141,11 +142,11 @@ def _spline(knots: int) -> AbstractBijection:
 
 
 def _affine(dim: int, mean: ArrayLike, scale: ArrayLike) -> AbstractBijection:
-    mean, scale = check_vector("mean", mean, dim), jnp.asarray(scale, float)
+    mean, scale = vector("mean", mean, dim), jnp.asarray(scale, float)
     if scale.shape == (dim, dim):
-        check_inside("the diagonal of scale", jnp.diag(scale), 0.0)
+        positive("the diagonal of scale", jnp.diag(scale))
         return eqx.tree_at(lambda a: a.triangular, TriangularAffine(mean, jnp.eye(dim)), jnp.tril(scale))
-    scale = check_vector("scale", check_inside("scale", scale, 0.0), dim)
+    scale = vector("scale", positive("scale", scale), dim)
     return eqx.tree_at(lambda a: a.scale, Affine(mean), scale)
 
 

@@ -7,6 +7,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.stats import norm
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
 
+from understudy.checks import positive, vector, whole
 from understudy.core import (
     Condition,
     ExplicitStudent,
@@ -15,7 +16,7 @@ from understudy.core import (
     ProjectableStudent,
     StratifiedStudent,
 )
-from understudy.students._common import check_count, check_inside, check_vector, pool, stratify
+from understudy.students._common import pool, stratify
 
 # The share of the old covariance that projection always keeps, so that it stays positive definite.
 _KEPT = 1e-10
@@ -40,9 +41,9 @@ class DiagonalGaussian(ExplicitStudent, ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
-        self.dim = check_count("dim", dim)
-        self.mean = check_vector("mean", mean, dim)
-        self.log_scale = jnp.log(check_vector("scale", check_inside("scale", scale, 0.0), dim))
+        self.dim = whole("dim", dim)
+        self.mean = vector("mean", mean, dim)
+        self.log_scale = jnp.log(vector("scale", positive("scale", scale), dim))
 
     @property
     def scale(self) -> Float[Array, " d"]:
@@ -87,13 +88,13 @@ class FullGaussian(ExplicitStudent, ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
-        self.dim = check_count("dim", dim)
-        self.mean = check_vector("mean", mean, dim)
+        self.dim = whole("dim", dim)
+        self.mean = vector("mean", mean, dim)
         scale = jnp.asarray(scale, float)
-        factor = scale if scale.ndim == 2 else jnp.diag(check_vector("scale", scale, dim))
+        factor = scale if scale.ndim == 2 else jnp.diag(vector("scale", scale, dim))
         if factor.shape != (dim, dim):
             raise IngredientError(f"scale as a matrix has shape {(dim, dim)}; {factor.shape} came.")
-        self.log_diagonal = jnp.log(check_inside("the diagonal of scale", jnp.diag(factor), 0.0))
+        self.log_diagonal = jnp.log(positive("the diagonal of scale", jnp.diag(factor)))
         self.lower = jnp.tril(factor, -1)
 
     @property
@@ -143,12 +144,12 @@ class LowRankGaussian(ExplicitStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, dim: int, rank: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
-        self.dim = check_count("dim", dim)
-        self.mean = check_vector("mean", mean, dim)
-        scale = check_vector("scale", check_inside("scale", scale, 0.0), dim)
+        self.dim = whole("dim", dim)
+        self.mean = vector("mean", mean, dim)
+        scale = vector("scale", positive("scale", scale), dim)
         self.log_scale = jnp.log(scale)
         # F = 0 is a saddle point, so F starts as small cosines, which are orthogonal.
-        angles = jnp.outer(jnp.arange(dim) + 0.5, jnp.arange(check_count("rank", rank)) % dim)
+        angles = jnp.outer(jnp.arange(dim) + 0.5, jnp.arange(whole("rank", rank)) % dim)
         self.factor = 0.1 * scale[:, None] * jnp.cos(jnp.pi / dim * angles)
 
     def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
@@ -186,8 +187,8 @@ class GaussianMixture(ExplicitStudent, StratifiedStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, key: PRNGKeyArray, dim: int, components: int, spread: ArrayLike = 3.0):
-        self.dim = check_count("dim", dim)
-        shape = (check_count("components", components), dim)
+        self.dim = whole("dim", dim)
+        shape = (whole("components", components), dim)
         self.logits = jnp.zeros(components)
         self.means = spread * jax.random.normal(key, shape)
         self.log_scales = jnp.zeros(shape)

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from understudy.checks import whole
 from understudy.core import Condition, StratifiedStudent, Student
 from understudy.networks import Perceptron, flat
-from understudy.students._common import check_count, features, stratify
+from understudy.students._common import features, stratify
 
 
 class Implicit(Student):
@@ -40,8 +41,8 @@ class Implicit(Student):
         condition: Condition = None,
         activation: Callable = jax.nn.relu,
     ):
-        self.dim = check_count("dim", dim)
-        self.noise = check_count("noise", noise)
+        self.dim = whole("dim", dim)
+        self.noise = whole("noise", noise)
         self.condition_size = flat(condition).size
         self.network = Perceptron(key, [noise + self.condition_size, *hidden, dim], activation)
 
@@ -88,10 +89,10 @@ class Gated(StratifiedStudent):
         activation: Callable = jax.nn.relu,
         spread: ArrayLike = 1.0,
     ):
-        self.dim = check_count("dim", dim)
-        self.noise = check_count("noise", noise)
+        self.dim = whole("dim", dim)
+        self.noise = whole("noise", noise)
         size = flat(condition).size
-        self.logits = jnp.zeros(check_count("branches", branches))
+        self.logits = jnp.zeros(whole("branches", branches))
         self.gate = jnp.zeros((branches, size))
         weights, centres = jax.random.split(key)
         networks = eqx.filter_vmap(lambda k: Perceptron(k, [noise + size, *hidden, dim], activation))(

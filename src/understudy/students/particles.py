@@ -1,14 +1,12 @@
 """Students made of the draws themselves: particles, normalised particles and tables of chains."""
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Scalar
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
 
-from understudy.core import Condition, IngredientError, Lesson, ProjectableStudent, Student
-from understudy.students._common import check_count, check_inside, check_vector
+from understudy.checks import positive, vector, whole
+from understudy.core import Condition, Indexed, IngredientError, Lesson, ProjectableStudent, Student
 
 
 class Particles(ProjectableStudent):
@@ -28,8 +26,8 @@ class Particles(ProjectableStudent):
 
     def __init__(self, z: Float[Array, "m d"]):
         self.z = jnp.asarray(z)
-        self.dim = check_count("the number of columns of z", self.z.shape[1])
-        check_count("the number of particles", self.z.shape[0])
+        self.dim = whole("the number of columns of z", self.z.shape[1])
+        whole("the number of particles", self.z.shape[0])
 
     def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
         """The particles, or ``n`` of them at random."""
@@ -65,8 +63,8 @@ class ChainTable(ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, rows: int, chains: int, dim: int, start: ArrayLike = 0.0):
-        self.dim = check_count("dim", dim)
-        shape = (check_count("rows", rows), check_count("chains", chains), dim)
+        self.dim = whole("dim", dim)
+        shape = (whole("rows", rows), whole("chains", chains), dim)
         self.z = jnp.broadcast_to(jnp.asarray(start, float), shape)
 
     def sample(self, key: PRNGKeyArray, x: Indexed, n: int) -> Float[Array, "n d"]:
@@ -105,13 +103,13 @@ class NormalisedGaussian(Student):
     dim: int = eqx.field(static=True)
 
     def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
-        self.dim = check_count("dim", dim)
-        self.mean = check_vector("mean", mean, dim)
-        self.log_scale = jnp.log(check_vector("scale", check_inside("scale", scale, 0.0), dim))
+        self.dim = whole("dim", dim)
+        self.mean = vector("mean", mean, dim)
+        self.log_scale = jnp.log(vector("scale", positive("scale", scale), dim))
 
     def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw noises, normalise them over the set, scale and shift."""
-        check_count("the number of normalised particles", n, least=2)
+        whole("the number of normalised particles", n, least=2)
         noise = jax.random.normal(key, (n, self.dim))
         noise = (noise - noise.mean(0)) / noise.std(0)
         return self.mean + jnp.exp(self.log_scale) * noise

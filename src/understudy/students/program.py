@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from understudy.checks import vector
 from understudy.core import Condition, Student
-from understudy.students._common import check_vector
 
 
 class VariationalProgram(Student):
@@ -27,8 +27,8 @@ class VariationalProgram(Student):
 
     def __init__(self, weight: ArrayLike = 1.0, bias: ArrayLike = 1.0):
         self.dim = 1
-        self.weight = check_vector("weight", weight, 2)
-        self.bias = check_vector("bias", bias, 2)
+        self.weight = vector("weight", weight, 2)
+        self.bias = vector("bias", bias, 2)
 
     @staticmethod
     def random(key: PRNGKeyArray, scale: ArrayLike = 1.0) -> "VariationalProgram":

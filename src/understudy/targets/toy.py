@@ -136,6 +136,6 @@ class Ring(Target):
         turn, length = jax.random.split(key)
         angle = jax.random.uniform(turn, (n,), maxval=2 * jnp.pi)
         scale = 2 * self.radius * self.width
-        square = jax.random.truncated_normal(length, -self.radius**2 / scale, jnp.inf, (n,))
+        square = jax.random.truncated_normal(length, -(self.radius**2) / scale, jnp.inf, (n,))
         r = jnp.sqrt(self.radius**2 + scale * square)
         return r[:, None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1)

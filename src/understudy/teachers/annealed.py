@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from blackjax.smc.resampling import systematic
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Teacher
-from understudy.teachers.settings import count, finite_at, fraction, positive
+from understudy.checks import count, fraction, positive
+from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
+from understudy.teachers.settings import finite_at
 
 
 class Annealed(Teacher):
@@ -56,6 +57,11 @@ class Annealed(Teacher):
         self.resample_below = (
             None if resample_below is None else fraction("resample_below", resample_below)
         )
+
+    @property
+    def space(self) -> Space:
+        """The inner teacher's."""
+        return self.teacher.space if self.mean is None else "continuous"
 
     @property
     def deterministic(self) -> bool:

@@ -11,7 +11,6 @@ from blackjax import mcmc
 
 from understudy.teachers import adapters
 from understudy.teachers.kernels import Kernel, mala
-from understudy.teachers.settings import count, positive
 
 
 def minibatch_mala(

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Teacher
+from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
 
 
 class Compose(Teacher):
@@ -28,6 +28,12 @@ class Compose(Teacher):
                 f"{teachers} came."
             )
         self.teachers = teachers
+
+    @property
+    def space(self) -> Space:
+        """The space of the teachers that have one; they must agree."""
+        spaces = {teacher.space for teacher in self.teachers} - {"any"}
+        return spaces.pop() if spaces else "any"
 
     @property
     def deterministic(self) -> bool:

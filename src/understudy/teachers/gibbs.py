@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Teacher
-from understudy.teachers.settings import count, finite_at
+from understudy.checks import count
+from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
+from understudy.teachers.settings import finite_at
 
 Conditional = Callable[[PRNGKeyArray, Float[Array, " d"]], Float[Array, " d"]]
 
@@ -36,6 +37,11 @@ class Gibbs(Teacher):
             )
         self.conditionals = tuple(conditionals)
         self.steps = count("steps", steps)
+
+    @property
+    def space(self) -> Space:
+        """Any draws."""
+        return "any"
 
     @property
     def deterministic(self) -> bool:
@@ -102,6 +108,11 @@ class SingleFlip(Teacher):
         self.values = levels.astype(float)
         self.metropolis = metropolis
         self.random_scan = random_scan
+
+    @property
+    def space(self) -> Space:
+        """Discrete draws."""
+        return "discrete"
 
     @property
     def deterministic(self) -> bool:

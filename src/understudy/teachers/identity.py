@@ -3,11 +3,16 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from understudy.core import Improved, LogDensity, Proposal, Teacher
+from understudy.core import Improved, LogDensity, Proposal, Space, Teacher
 
 
 class Identity(Teacher):
     """No transition at all: for feedbacks that look at the target itself, as variational ones do."""
+
+    @property
+    def space(self) -> Space:
+        """Any draws."""
+        return "any"
 
     @property
     def deterministic(self) -> bool:

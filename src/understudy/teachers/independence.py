@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Teacher
-from understudy.teachers.settings import count
+from understudy.checks import count
+from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
 
 
 class IndependenceMetropolis(Teacher):
@@ -27,6 +27,11 @@ class IndependenceMetropolis(Teacher):
 
     def __init__(self, steps: Any = 1):
         self.steps = count("steps", steps)
+
+    @property
+    def space(self) -> Space:
+        """Any draws."""
+        return "any"
 
     @property
     def deterministic(self) -> bool:

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from blackjax import mcmc
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Teacher
+from understudy.checks import count, fraction, positive
+from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
 from understudy.teachers import adapters
-from understudy.teachers.settings import count, fraction, moved, positive
+from understudy.teachers.settings import moved
 
 Setting = Any
 
@@ -80,6 +81,11 @@ class Kernel(Teacher):
         self.largest_step = _maybe(positive, "largest_step", largest_step)
         self.jitter = _maybe(fraction, "jitter", jitter)
         self.options = tuple(sorted((options or {}).items()))
+
+    @property
+    def space(self) -> Space:
+        """Continuous draws."""
+        return "continuous"
 
     @property
     def deterministic(self) -> bool:

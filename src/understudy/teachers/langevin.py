@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from understudy.core import Improved, LogDensity, Proposal, Teacher
-from understudy.teachers.settings import count, finite_at, positive
+from understudy.checks import count, positive
+from understudy.core import Improved, LogDensity, Proposal, Space, Teacher
+from understudy.teachers.settings import finite_at
 
 
 class Langevin(Teacher):
@@ -31,6 +32,11 @@ class Langevin(Teacher):
         self.step_size = positive("step_size", step_size)
         self.steps = count("steps", steps)
         self.drift_bound = None if drift_bound is None else positive("drift_bound", drift_bound)
+
+    @property
+    def space(self) -> Space:
+        """Continuous draws."""
+        return "continuous"
 
     @property
     def deterministic(self) -> bool:

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from understudy.core import Improved, LogDensity, Proposal, Teacher
-from understudy.teachers.settings import count
+from understudy.checks import count
+from understudy.core import Improved, LogDensity, Proposal, Space, Teacher
 
 
 class Preconditioned(Teacher):
@@ -35,6 +35,11 @@ class Preconditioned(Teacher):
         self.teacher = teacher
         self.draws = draws
         self.full = full
+
+    @property
+    def space(self) -> Space:
+        """Continuous draws."""
+        return "continuous"
 
     @property
     def deterministic(self) -> bool:

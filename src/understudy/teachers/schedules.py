@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Teacher
+from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
 
 Schedule = Callable[[Any], Any]
 
@@ -39,6 +39,11 @@ class Scheduled(Teacher):
         self.schedules = tuple(sorted(schedules.items()))
         self.updates = jnp.zeros((), jnp.int32)
         self.teacher = _set(teacher, self.schedules, self.updates)
+
+    @property
+    def space(self) -> Space:
+        """The inner teacher's."""
+        return self.teacher.space
 
     @property
     def deterministic(self) -> bool:

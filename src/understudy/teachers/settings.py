@@ -1,34 +1,10 @@
-"""Numbers that teachers share: checked once, kept as array leaves, moved towards an acceptance."""
-
-from typing import Any
+"""What teachers share: step sizes moved towards an acceptance, and where chains are finite."""
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Scalar
+from jaxtyping import Array, Bool, Float, Scalar
 
-from understudy.core import IngredientError, LogDensity
-
-
-def positive(name: str, value: Any) -> Float[Array, "..."]:
-    """A positive number as a leaf."""
-    if _fails(value, lambda v: (v > 0) & np.isfinite(v)):
-        raise IngredientError(f"{name} must be positive and finite, such as 0.1; {value} came.")
-    return jnp.asarray(value, dtype=float)
-
-
-def count(name: str, value: Any, least: int = 1) -> Int[Array, "..."]:
-    """A whole number, ``least`` or more, as a leaf."""
-    if _fails(value, lambda v: (v >= least) & (v == np.round(v))):
-        raise IngredientError(f"{name} must be a whole number, {least} or more; {value} came.")
-    return jnp.asarray(value, dtype=jnp.int32)
-
-
-def fraction(name: str, value: Any) -> Float[Array, "..."]:
-    """A number strictly between 0 and 1 as a leaf."""
-    if _fails(value, lambda v: (v > 0) & (v < 1)):
-        raise IngredientError(f"{name} must lie between 0 and 1, such as 0.6; {value} came.")
-    return jnp.asarray(value, dtype=float)
+from understudy.core import LogDensity
 
 
 def moved(
@@ -47,9 +23,3 @@ def moved(
 def finite_at(log_density: LogDensity, z: Float[Array, "n d"]) -> Bool[Array, " n"]:
     """Which draws have finite coordinates and a finite log density."""
     return jnp.isfinite(z).all(-1) & jnp.isfinite(jax.vmap(log_density)(z))
-
-
-def _fails(value: Any, holds: Any) -> bool:
-    if isinstance(value, jax.core.Tracer):
-        return False
-    return not bool(np.all(holds(np.asarray(value))))

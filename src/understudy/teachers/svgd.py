@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from understudy.core import Improved, LogDensity, Proposal, Teacher
-from understudy.teachers.settings import count, finite_at, positive
+from understudy.checks import count, positive
+from understudy.core import Improved, LogDensity, Proposal, Space, Teacher
+from understudy.teachers.settings import finite_at
 
 
 class SVGD(Teacher):
@@ -32,6 +33,11 @@ class SVGD(Teacher):
         self.step_size = positive("step_size", step_size)
         self.steps = count("steps", steps)
         self.bandwidth = None if bandwidth is None else positive("bandwidth", bandwidth)
+
+    @property
+    def space(self) -> Space:
+        """Continuous draws."""
+        return "continuous"
 
     @property
     def deterministic(self) -> bool:

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from understudy.core import Improved, LogDensity, Proposal, Teacher
-from understudy.teachers.settings import count, fraction, moved, positive
+from understudy.checks import count, fraction, positive
+from understudy.core import Improved, LogDensity, Proposal, Space, Teacher
+from understudy.teachers.settings import moved
 
 
 class ExcursionAcceptance(NamedTuple):
@@ -69,6 +70,11 @@ class TemperedTransition(Teacher):
             None if target_acceptance is None else fraction("target_acceptance", target_acceptance)
         )
         self.rate = positive("rate", rate)
+
+    @property
+    def space(self) -> Space:
+        """Continuous draws."""
+        return "continuous"
 
     @property
     def deterministic(self) -> bool:
