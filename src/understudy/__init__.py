@@ -3,13 +3,31 @@
 Train a sampler (the student) to stand in for a Markov chain (the teacher).
 """
 
-from understudy import evaluation, feedbacks, methods, students, targets, teachers
-from understudy.core import CannotMoveError, Indexed, IngredientError
-from understudy.store import StoreError, load, save
-from understudy.targets import LogDensity
-from understudy.training import Fit, Interrupted, Minibatches, fit
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from understudy import evaluation, feedbacks, methods, students, targets, teachers
+    from understudy.core import CannotMoveError, Indexed, IngredientError
+    from understudy.store import StoreError, load, save
+    from understudy.targets import LogDensity
+    from understudy.training import Fit, Interrupted, Minibatches, fit
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "CannotMoveError": "core",
+    "Fit": "training",
+    "Indexed": "core",
+    "IngredientError": "core",
+    "Interrupted": "training",
+    "LogDensity": "targets",
+    "Minibatches": "training",
+    "StoreError": "store",
+    "fit": "training",
+    "load": "store",
+    "save": "store",
+}
 
 __all__ = [
     "CannotMoveError",
@@ -30,3 +48,15 @@ __all__ = [
     "targets",
     "teachers",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # JAX takes a second to import; `understudy --help` does not need it.
+    if name not in __all__:
+        raise AttributeError(f"module 'understudy' has no attribute {name!r}")
+    home = importlib.import_module(f"understudy.{_HOMES.get(name, name)}")
+    return getattr(home, name) if name in _HOMES else home
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -90,7 +90,7 @@ class Recorder:
                 f"{self.folder} holds a run with other settings or another seed; "
                 "resume it with the settings it had, or choose another folder."
             )
-        metrics = self.folder / "metrics.jsonl"
+        metrics = Path(self.folder or ".") / "metrics.jsonl"
         store.truncate_rows(metrics, step)
         self.rows = [
             {k: np.nan if v is None else np.asarray(v, float) for k, v in row.items()}
@@ -118,7 +118,7 @@ class Recorder:
         return f"Interrupted at update {step}; saved in {self.folder}. Resume with resume=True."
 
     def _save(self, state: State, step: int) -> None:
-        store.write_checkpoint(self.folder, step, state, self._description())
+        store.write_checkpoint(Path(self.folder or "."), step, state, self._description())
         self.saved = time.monotonic()
 
     def _description(self) -> dict[str, Any]:

@@ -1,71 +1,112 @@
 """Settings checked at the border: each becomes what the ingredients need, or a sentence."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from understudy.core import IngredientError
+
+Function = TypeVar("Function", bound=Callable)
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
     """A whole number that shapes the program (a size, a count), ``least`` or more."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise IngredientError(f"{name} is a whole number, {least} or more; {value!r} came.")
+        raise IngredientError(f"{name} is a whole number, {least} or more; {shown(value)} came.")
     return int(value)
+
+
+def sizes(name: str, value: Any) -> list[int]:
+    """Several whole numbers, the widths of layers say."""
+    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str):
+        raise IngredientError(f"{name} is a list of sizes, such as (20, 20); {shown(value)} came.")
+    return [whole(f"every size in {name}", size) for size in value]
 
 
 def count(name: str, value: Any, least: int = 1) -> Int[Array, "..."]:
     """A whole number, ``least`` or more, as a leaf that can change without recompiling."""
     if _fails(value, lambda v: (v >= least) & (v == np.round(v))):
-        raise IngredientError(f"{name} must be a whole number, {least} or more; {value} came.")
+        raise IngredientError(f"{name} must be a whole number, {least} or more; {shown(value)} came.")
     return jnp.asarray(value, dtype=jnp.int32)
 
 
-def number(value: ArrayLike) -> Float[Array, "..."]:
-    """Any number as a leaf."""
+def number(name: str, value: Any) -> Float[Array, "..."]:
+    """Any finite number, or an array of them, as a leaf."""
+    if _fails(value, np.isfinite):
+        raise IngredientError(f"{name} is made of finite numbers, such as 0.1; {shown(value)} came.")
     return jnp.asarray(value, float)
-
-
-def optional_number(value: ArrayLike | None) -> Float[Array, "..."] | None:
-    """Any number as a leaf; None leaves the choice to the ingredient."""
-    return None if value is None else number(value)
 
 
 def positive(name: str, value: Any) -> Float[Array, "..."]:
     """A positive number as a leaf."""
     if _fails(value, lambda v: (v > 0) & np.isfinite(v)):
-        raise IngredientError(f"{name} must be positive and finite, such as 0.1; {value} came.")
-    return number(value)
+        raise IngredientError(f"{name} must be positive and finite, such as 0.1; {shown(value)} came.")
+    return jnp.asarray(value, float)
+
+
+def optional_positive(name: str, value: Any) -> Float[Array, "..."] | None:
+    """A positive number as a leaf; None leaves the choice to the ingredient."""
+    return None if value is None else positive(name, value)
 
 
 def fraction(name: str, value: Any) -> Float[Array, "..."]:
     """A number strictly between 0 and 1 as a leaf."""
     if _fails(value, lambda v: (v > 0) & (v < 1)):
-        raise IngredientError(f"{name} must lie between 0 and 1, such as 0.6; {value} came.")
-    return number(value)
+        raise IngredientError(f"{name} must lie between 0 and 1, such as 0.6; {shown(value)} came.")
+    return jnp.asarray(value, float)
 
 
 def vector(name: str, value: ArrayLike, dim: int) -> Float[Array, " d"]:
     """One number or a vector as a vector of size ``dim``."""
-    array = number(value)
+    array = number(name, value)
     if array.shape not in {(), (1,), (dim,)}:
         raise IngredientError(
-            f"{name} is one number or a vector of size {dim} (the student's dim); "
-            f"shape {array.shape} came."
+            f"{name} is one number or a vector of size {dim}; shape {array.shape} came."
         )
     return jnp.broadcast_to(array, (dim,))
 
 
 def one_of(name: str, choices: Iterable[str], came: str) -> str:
     """One of a few words."""
+    choices = list(choices)
     if came not in choices:
         allowed = ", ".join(repr(choice) for choice in choices)
-        raise IngredientError(f"{name} is one of {allowed}; {came!r} came.")
+        raise IngredientError(f"{name} is one of {allowed}; {shown(came)} came.")
     return came
+
+
+def function(name: str, value: Function) -> Function:
+    """Anything that can be called."""
+    if not callable(value):
+        raise IngredientError(f"{name} is a function; {shown(value)} came.")
+    return value
+
+
+def instance(name: str, kind: type, example: str, value: Any) -> Any:
+    """An instance of one of the four nouns, or of another class."""
+    if not isinstance(value, kind):
+        raise IngredientError(
+            f"{name} is a {kind.__name__} such as {example}; a {type(value).__name__} came."
+        )
+    return value
+
+
+def random_key(key: Any) -> PRNGKeyArray:
+    """A random key, not a seed."""
+    dtype = getattr(key, "dtype", None)
+    if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == jnp.uint32):
+        raise IngredientError(f"key is a random key such as jax.random.key(0); {shown(key)} came.")
+    return key
+
+
+def shown(value: Any) -> str:
+    """A value in one short line, for sentences."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _fails(value: Any, holds: Callable[[np.ndarray], Any]) -> bool:
@@ -73,5 +114,5 @@ def _fails(value: Any, holds: Callable[[np.ndarray], Any]) -> bool:
         return False
     try:
         return not bool(np.all(holds(np.asarray(value))))
-    except TypeError:
+    except (TypeError, ValueError):
         return True

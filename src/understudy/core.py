@@ -45,7 +45,7 @@ Space = Literal["continuous", "discrete", "any"]
 class Indexed(NamedTuple):
     """A condition that knows its row in the data set, for students with something kept per datum."""
 
-    index: Int[Array, "*b"]
+    index: Int[Array, "*b"]  # pyright: ignore[reportIncompatibleMethodOverride]
     value: PyTree
 
 

@@ -174,7 +174,7 @@ class Learner(eqx.Module):
     def update(self, key: PRNGKeyArray, state: State, x: Condition = None) -> tuple[State, Info]:
         """Teach one batch of conditions and learn from it."""
         teach, recall = jax.random.split(key)
-        proposer = state.student if self.proposer == "student" else state.average
+        proposer = state.student if self.proposer == "student" else state.average or state.student
         lessons, movement = self.classroom.teach(
             teach, state.target, state.student, proposer, state.teacher, x, state.chains
         )

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
+from understudy.checks import function, random_key, sizes
 from understudy.core import Condition, IngredientError
 
 
@@ -29,19 +30,20 @@ class Perceptron(eqx.Module):
         widths: Sequence[int],
         activation: Callable = jax.nn.relu,
     ):
-        if len(widths) < 2 or min(widths) < 1:
+        widths = sizes("widths", widths)
+        if len(widths) < 2:
             raise IngredientError(
-                f"widths are the sizes of input, hidden layers and output, such as [3, 20, 1], "
-                f"all positive; {list(widths)} came."
+                f"widths are the sizes of input, hidden layers and output, such as [3, 20, 1]; "
+                f"{widths} came."
             )
-        keys = jax.random.split(key, len(widths) - 1)
+        keys = jax.random.split(random_key(key), len(widths) - 1)
         pairs = list(zip(widths[1:], widths[:-1], strict=True))
         self.weights = [
             jax.random.normal(k, shape) * (2 / sum(shape)) ** 0.5
             for k, shape in zip(keys, pairs, strict=True)
         ]
         self.biases = [jnp.zeros(out) for out, _ in pairs]
-        self.activation = activation
+        self.activation = function("activation", activation)
 
     def __call__(self, h: Float[Array, " in"]) -> Float[Array, " out"]:
         """Apply the network to one vector."""
@@ -63,7 +65,7 @@ class Critic(eqx.Module):
         hidden: Sequence[int] = (64, 64),
         activation: Callable = jax.nn.softplus,
     ):
-        self.network = Perceptron(key, [dim + flat(x).size, *hidden, 1], activation)
+        self.network = Perceptron(key, [dim + flat(x).size, *sizes("hidden", hidden), 1], activation)
 
     def __call__(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """The critic's value at one draw."""

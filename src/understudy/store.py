@@ -88,14 +88,14 @@ def write(path: str | Path, arrays: dict[str, np.ndarray], description: dict) ->
         if array.dtype not in _NATIVE
     }
     metadata = {
-        "description": json.dumps(description, default=_plain),
+        "description": json.dumps(description, default=plain),
         "dtypes": json.dumps(odd),
         "format": str(FORMAT),
         "sha256": _ZEROS.decode(),
     }
     raw = safetensors.numpy.save(packed, metadata)
     place = raw.index(_MARK) + len(_MARK)
-    _replace(Path(path), [raw[:place], _digest(raw, place), raw[place + 64 :]])
+    replace_file(Path(path), [raw[:place], _digest(raw, place), raw[place + 64 :]])
 
 
 def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict]:
@@ -168,7 +168,8 @@ def _unpack(entry: dict, odd: list | None) -> np.ndarray:
     return np.frombuffer(entry["data"], jax.numpy.dtype(dtype)).reshape(shape)
 
 
-def _replace(path: Path, pieces: Sequence[bytes]) -> None:
+def replace_file(path: Path, pieces: Sequence[bytes]) -> None:
+    """Write a file whole or not at all: a temporary one, flushed, takes its place."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -274,7 +275,7 @@ def _restore(array: np.ndarray, leaf: Any) -> Any:
 
 def append_row(path: str | Path, row: dict) -> None:
     """Append one row to a file of JSON lines; what is not finite becomes null."""
-    line = json.dumps(_plain(row), allow_nan=False) + "\n"
+    line = json.dumps(plain(row), allow_nan=False) + "\n"
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab+") as file:
@@ -304,7 +305,7 @@ def truncate_rows(path: str | Path, step: int) -> None:
     """Drop the rows after ``step``, as a resumed run writes them again."""
     if Path(path).exists():
         kept = [row for row in read_rows(path) if row.get("step", step) <= step]
-        _replace(Path(path), [(json.dumps(row) + "\n").encode() for row in kept])
+        replace_file(Path(path), [(json.dumps(row) + "\n").encode() for row in kept])
 
 
 def _drop_torn_line(file: Any) -> None:
@@ -317,13 +318,14 @@ def _drop_torn_line(file: Any) -> None:
         file.truncate(file.read().rfind(b"\n") + 1)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON takes it: arrays as lists, numbers that are not finite as None."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if _is_array(value):
-        return _plain(np.asarray(value).tolist())
+        return plain(np.asarray(value).tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):

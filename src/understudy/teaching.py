@@ -121,7 +121,7 @@ def _movement(start: Float[Array, "b n d"], improved: Improved) -> Movement:
     return Movement(
         acceptance=jax.tree.map(lambda a: _mean(a, improved.finite), improved.acceptance),
         move=jnp.sqrt(_mean((step**2 / scale).mean(-1), improved.finite)),
-        moved=_mean((step != 0).any(-1).astype(float), improved.finite),
+        moved=_mean((step**2 > 1e-10 * scale).any(-1).astype(float), improved.finite),
         lost=(~improved.finite).mean(),
     )
 

@@ -10,10 +10,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.callbacks import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
-from understudy.checks import whole
+from understudy.checks import function, number, shown, whole
 from understudy.core import Condition, Feedback, IngredientError, Student, Target, Teacher
 from understudy.learning import Info, Learner, State
 
@@ -126,6 +127,7 @@ def fit(
         The trained student with its history.
     """
     _check(target, teacher, updates, chunk, seed, repeats)
+    _check_hooks(folder, checkpoint_seconds, callbacks)
     learner = _learner(feedback, settings)
     conditions = _conditions(data, batch_size)
     state = _init(learner, conditions, target, student, teacher, seed, repeats)
@@ -203,9 +205,10 @@ def _result(state: State, recorder: Recorder, seconds, compiling, repeats) -> Fi
 def _init(learner, conditions, target, student, teacher, seed, repeats) -> State:
     def init(key):
         make, draw, start = jax.random.split(key, 3)
-        one = student(make) if callable(student) and not isinstance(student, Student) else student
+        one, x = _made(student, make), conditions(draw)
         _check_student(target, one)
-        return learner.init(start, target, one, teacher, conditions(draw))
+        _rehearse(target, one, x, learner.classroom.particles)
+        return learner.init(start, target, one, teacher, x)
 
     key = jax.random.key(seed)
     if repeats is None:
@@ -218,7 +221,7 @@ def _conditions(data: Any, size: int) -> Callable[[PRNGKeyArray], Condition]:
         return NoConditions()
     if callable(data):
         return data
-    arrays = jax.tree.map(jnp.asarray, data)
+    arrays = _arrays(data)
     leaves = jax.tree.leaves(arrays)
     rows = {leaf.shape[:1] for leaf in leaves}
     if len(rows) != 1 or rows == {()} or rows == {(0,)}:
@@ -231,6 +234,15 @@ def _conditions(data: Any, size: int) -> Callable[[PRNGKeyArray], Condition]:
     return Minibatches(arrays, whole("batch_size", size))
 
 
+def _arrays(data: Any) -> PyTree:
+    try:
+        return jax.tree.map(jnp.asarray, data)
+    except (TypeError, ValueError) as error:
+        raise IngredientError(
+            f"data holds arrays of numbers with one row per condition; {shown(data)} came."
+        ) from error
+
+
 def _learner(feedback: Feedback, settings: dict[str, Any]) -> Learner:
     allowed = set(inspect.signature(Learner).parameters) - {"feedback"}
     unknown = sorted(set(settings) - allowed)
@@ -239,6 +251,14 @@ def _learner(feedback: Feedback, settings: dict[str, Any]) -> Learner:
             f"Unknown setting {unknown[0]!r}; beyond its own arguments fit takes "
             f"{', '.join(sorted(allowed))}."
         )
+    for name in {"average", "refresh"} & set(settings):
+        if settings[name] is not None:
+            number(name, settings[name])
+    for name in (name for name in settings if name.endswith("optimiser")):
+        if not isinstance(settings[name], optax.GradientTransformation | None):
+            raise IngredientError(
+                f"{name} comes from optax, such as optax.adam(1e-3); {shown(settings[name])} came."
+            )
     return Learner(feedback, **settings)
 
 
@@ -254,6 +274,50 @@ def _check(target: Any, teacher: Any, updates: Any, chunk: Any, seed: Any, repea
     whole("seed", seed, least=0)
     if repeats is not None:
         whole("repeats", repeats)
+
+
+def _check_hooks(folder: Any, checkpoint_seconds: Any, callbacks: Any) -> None:
+    if not isinstance(folder, str | Path | None):
+        raise IngredientError(f"folder is a path or None; {shown(folder)} came.")
+    if number("checkpoint_seconds", checkpoint_seconds) < 0:
+        raise IngredientError(f"checkpoint_seconds is 0 or more; {checkpoint_seconds} came.")
+    if not isinstance(callbacks, Sequence):
+        raise IngredientError(f"callbacks is a list of functions of a Chunk; {shown(callbacks)} came.")
+    for callback in callbacks:
+        function("every callback", callback)
+
+
+def _made(student: Any, key: PRNGKeyArray) -> Any:
+    """The student, made with the key if it is a function of one."""
+    if isinstance(student, Student) or not callable(student):
+        return student
+    try:
+        inspect.signature(student).bind(key)
+    except TypeError as error:
+        raise IngredientError(
+            "student is a Student, or a function of a key that makes one, such as "
+            f"lambda key: Implicit(key, 2); {shown(student)} takes other arguments."
+        ) from error
+    return student(key)
+
+
+def _rehearse(target: Target, student: Student, x: Condition, particles: int) -> None:
+    """Trace the student and the log density on one condition, to name what does not fit."""
+    one = jax.tree.map(lambda leaf: leaf[0], x)
+    given = "" if x is None else f" given x of shape {[leaf.shape for leaf in jax.tree.leaves(one)]}"
+    key = jax.random.key(0)
+    try:
+        doing = f"The student ({type(student).__name__}) cannot draw{given}"
+        draws = jax.eval_shape(lambda: student.sample(key, one, particles))
+        doing = f"The log density ({type(target).__name__}) fails at a draw of size {target.dim}{given}"
+        jax.eval_shape(lambda z: target.log_density(z[0], one), draws)
+    except IngredientError:
+        raise
+    except Exception as error:
+        reason = shown(str(error).partition("\n")[0])
+        raise IngredientError(
+            f"{doing}: {reason}. Check their shapes, and that data are passed where x is used."
+        ) from error
 
 
 def _check_student(target: Target, student: Any) -> None:

@@ -10,6 +10,7 @@ from understudy import cli, store
 from understudy.core import IngredientError
 from understudy.experiments import demo
 from understudy.students import Gated
+from understudy.teachers import mala
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,9 @@ def printed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     (folder / "metrics.jsonl").write_text('{"step": 99, "loss": 1.0}\n')
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("CHAINS", 4), ("BLOCK", 50), ("BLOCKS", 2)):
+        small = {"CHAINS": 4, "BLOCK": 50, "BLOCKS": 2, "teacher": lambda: mala(0.3)}
+        small["student"] = lambda key: Gated(key, 1, branches=2, hidden=(4,))
+        for name, value in small.items():
             patch.setattr(demo, name, value)
         figures = demo.run(demo.Settings(updates=3, draws=20_000), folder, progress=False)
     return folder, figures
@@ -37,7 +40,7 @@ def test_the_figures_are_sound(printed):
     folder, figures = printed
     assert json.loads(json.dumps(figures, allow_nan=False)) == figures
     assert np.isclose(sum(figures["weights"]), 1.0)
-    assert figures["exact_w1"] < 0.2 < figures["w1"]
+    assert figures["exact_w1"] < 0.5 < figures["w1"]
     assert 0.02 < figures["exact_ksd"] < 0.08
     assert all(figures[name] > 0 for name in figures if name.endswith("_per_second"))
     [row] = store.read_rows(folder / "rows.jsonl")

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy.core import IngredientError, Lesson
-from understudy.students import ChainTable, Indexed, NormalisedGaussian, Particles
+from understudy.core import Indexed, IngredientError, Lesson
+from understudy.students import ChainTable, NormalisedGaussian, Particles
 
 KEY = jax.random.key(2)
 RNG = np.random.default_rng(0)

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PyTree, Scalar
 
+from understudy.checks import one_of
+
 _NUMBERS_AT_ONCE = 2**22
 _ROWS_OF_THE_MEDIAN = 500
 

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import blackjax.diagnostics
 import equinox as eqx
 import jax
-import jax.numpy as jnp
+import numpy as np
 import optax
+from arviz_stats.base import array_stats
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy import store
@@ -124,7 +124,7 @@ def _train(settings: Settings, out: Path, progress: bool | None) -> Fit:
 def _measure(settings: Settings, trained: Fit) -> tuple[Float[Array, "n 1"], dict[str, Any]]:
     keys = jax.random.split(jax.random.key(settings.seed + 1), 5)
     drawn, seconds = timed_draws(keys[0], trained.student, settings.draws)
-    z = drawn[0]
+    z, limit = drawn[0], max(seconds, 1.0)
     exact, other = jax.jit(jax.vmap(lambda key: TARGET.sample(key, z.shape[0])))(keys[1:3])
     modes = mode_report(z, TARGET.means)
     figures = {name: float(value) for name, value in _distances(z, exact).items()}
@@ -132,8 +132,8 @@ def _measure(settings: Settings, trained: Fit) -> tuple[Float[Array, "n 1"], dic
     figures |= {"weights": modes.weights.tolist(), "variances": modes.variances[:, 0].tolist()}
     figures |= {
         "draws_per_second": drawn.size / seconds,
-        "mala_effective_per_second": effective_per_second(keys[3], mala(0.3), seconds),
-        "teacher_effective_per_second": effective_per_second(keys[4], teacher(), seconds),
+        "mala_effective_per_second": effective_per_second(keys[3], mala(0.3), limit),
+        "teacher_effective_per_second": effective_per_second(keys[4], teacher(), limit),
     }
     times = {"training_seconds": trained.seconds, "compile_seconds": trained.compile_seconds}
     return z, figures | times
@@ -180,8 +180,9 @@ def effective_per_second(key: PRNGKeyArray, teacher: Teacher, limit: float) -> f
         z, visited = jax.block_until_ready(block(jax.random.fold_in(key, len(path)), z))
         path.append(visited)
     seconds = time.perf_counter() - started
-    chains = jnp.concatenate(path).T[:, :, None]
-    return float(blackjax.diagnostics.effective_sample_size(chains)) / seconds
+    chains = np.concatenate(path).T
+    effective = array_stats.ess(chains, chain_axis=0, draw_axis=1, method="mean")
+    return np.asarray(effective).item() / seconds
 
 
 def _write(settings: Settings, out: Path, student: Student, z: Array, figures: dict[str, Any]) -> Path:

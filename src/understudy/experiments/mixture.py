@@ -5,7 +5,7 @@ Then our own rows: students that do better, and students that learn the weights 
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,8 +18,9 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.callbacks import Chunk
-from understudy.core import Feedback, IngredientError, Student, Teacher
+from understudy.core import Feedback, Student, Teacher
 from understudy.evaluation import kernel_stein_discrepancy, mode_report, wasserstein_1
+from understudy.experiments import check, option
 from understudy.experiments.rows import provenance, write_rows
 from understudy.feedbacks import EnergyDistance, InclusiveKL, JensenShannon
 from understudy.networks import Critic
@@ -41,26 +42,19 @@ SHOWN = ("name", "both_modes", "repeats", "ksd", "w1", "weight_error", "mode_var
 class Settings:
     """Settings of the mixture experiment."""
 
-    preset: Literal["quick", "paper"] = field(
-        default="quick", metadata={"help": "quick: 1,000 updates, 3 repeats; paper: 10,000 and 10"}
+    preset: Literal["quick", "paper"] = option(
+        "quick", "quick: 1,000 updates, 3 repeats; paper: 10,000, 10"
     )
-    updates: int | None = field(default=None, metadata={"help": "updates of every row"})
-    repeats: int | None = field(default=None, metadata={"help": "trainings of every row, side by side"})
-    draws: int = field(
-        default=1000, metadata={"help": "draws per repeat that the figures are computed from"}
-    )
-    seed: int = field(default=0, metadata={"help": "of everything random"})
+    updates: int = option(0, "updates of every row", least=0, shown="by the preset")
+    repeats: int = option(0, "trainings of every row, side by side", least=0, shown="by the preset")
+    draws: int = option(1000, "draws for the KSD; W1, weights and variances take 20,000", least=100)
+    seed: int = option(0, "seed of everything random", least=0, most=2**31 - 2)
 
     def __post_init__(self):
-        sizes = {"quick": (1_000, 3), "paper": (10_000, 10)}
-        if self.preset not in sizes:
-            raise IngredientError(f"preset is one of quick, paper; {self.preset!r} came.")
-        updates, repeats = sizes[self.preset]
-        object.__setattr__(self, "updates", updates if self.updates is None else self.updates)
-        object.__setattr__(self, "repeats", repeats if self.repeats is None else self.repeats)
-        for name, least in (("updates", 1), ("repeats", 1), ("draws", 100), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise IngredientError(f"{name} is at least {least}; {getattr(self, name)} came.")
+        check(self)
+        updates, repeats = {"quick": (1_000, 3), "paper": (10_000, 10)}[self.preset]
+        object.__setattr__(self, "updates", self.updates or updates)
+        object.__setattr__(self, "repeats", self.repeats or repeats)
 
 
 @dataclass(frozen=True)
@@ -136,12 +130,12 @@ def our_rows(updates: int) -> list[Row]:
     ]
 
 
-def run(settings: Settings, out: str | Path, quiet: bool = False) -> dict[str, Any]:
+def run(settings: Settings, out: str | Path, progress: bool | None = None) -> dict[str, Any]:
     """Train every row, write ``mixture.jsonl``, the picture and the report; return the figures."""
     out = Path(out)
     started = time.perf_counter()
     trained = {
-        row.name: train(row, settings, quiet) for row in [*paper_rows(), *our_rows(settings.updates)]
+        row.name: train(row, settings, progress) for row in [*paper_rows(), *our_rows(settings.updates)]
     }
     summaries = [result.summary for result in trained.values()]
     write_rows(out / "mixture.jsonl", [*summaries, *(result.curve for result in trained.values())])
@@ -164,7 +158,7 @@ def run(settings: Settings, out: str | Path, quiet: bool = False) -> dict[str, A
     }
 
 
-def train(row: Row, settings: Settings, quiet: bool) -> "Trained":
+def train(row: Row, settings: Settings, progress: bool | None = None) -> "Trained":
     """Train one row, all repeats at once, measuring along the way."""
     key = jax.random.key(settings.seed + 1)
     curve = Curve(key, settings)
@@ -176,7 +170,7 @@ def train(row: Row, settings: Settings, quiet: bool) -> "Trained":
         updates=settings.updates,
         repeats=settings.repeats,
         seed=settings.seed,
-        progress=False if quiet else None,
+        progress=progress,
         callbacks=[curve],
         **row.learning,
     )
@@ -204,7 +198,7 @@ class Curve:
 
 @eqx.filter_jit
 def measure(key: PRNGKeyArray, students: Student, settings: Settings) -> dict[str, Array]:
-    """Figures of every repeat; KSD and W1 on ``draws`` draws, weights and variances on many more."""
+    """Figures of every repeat; KSD on ``draws`` draws, everything else on many more."""
 
     def one(student, key):
         draw, exact = jax.random.split(key)
@@ -213,7 +207,7 @@ def measure(key: PRNGKeyArray, students: Student, settings: Settings) -> dict[st
         modes = mode_report(many, CENTRES)
         return {
             "ksd": kernel_stein_discrepancy(z, jax.vmap(jax.grad(TARGET.log_density))(z)),
-            "w1": wasserstein_1(z[:, 0], TARGET.sample(exact, 100_000)[:, 0]),
+            "w1": wasserstein_1(many[:, 0], TARGET.sample(exact, 100_000)[:, 0]),
             "both_modes": modes.covered.all(),
             "weight_error": jnp.abs(modes.weights[0] - 0.5),
             "mode_variance": modes.variances[:, 0],
@@ -314,7 +308,7 @@ def write_page(out: Path, settings: Settings, summaries: list[dict[str, Any]]) -
         notes=[
             "KSD does not see a missing mode: read it beside W1, the repeats with both modes and "
             "the weight error.",
-            "Exact draws of the same number have a KSD of about 0.04 and a W1 of about 0.06.",
+            "Exact draws have a KSD of about 0.045 (1,000 draws) and a W1 of about 0.02 (20,000 draws).",
         ],
     )
     write_report(out)

@@ -27,8 +27,8 @@ def provenance(settings: Any, seed: int, seconds: float) -> dict[str, Any]:
         seed: of everything random.
         seconds: how long the measurement took.
     """
-    given = dataclasses.asdict(settings) if dataclasses.is_dataclass(settings) else settings
-    return store._plain(
+    given = settings if isinstance(settings, Mapping) else dataclasses.asdict(settings)
+    return store.plain(
         {
             "settings": given,
             "seed": seed,
@@ -71,7 +71,7 @@ def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def last_line(figures: Mapping[str, Any]) -> None:
     """Print the figures as one JSON object, the last line of what a command prints."""
     sys.stderr.flush()
-    print(json.dumps(store._plain(dict(figures)), allow_nan=False), flush=True)
+    print(json.dumps(store.plain(dict(figures)), allow_nan=False), flush=True)
 
 
 def _version(package: str) -> str | None:

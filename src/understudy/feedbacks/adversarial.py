@@ -5,6 +5,7 @@ by the probabilities of its branches where it has any.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
-from understudy.checks import number, one_of
+from understudy.checks import function, one_of, positive, whole
 from understudy.core import Condition, Divergence, Lesson, Student, Target, Teacher
 from understudy.feedbacks.common import (
     Builder,
@@ -44,6 +45,11 @@ class Adversarial(Divergence):
     """A divergence that needs a critic, a scalar function of a draw and its condition."""
 
     critic: eqx.AbstractVar[Builder]
+
+    def __check_init__(self):
+        """A critic that can be built and learns."""
+        function("critic", self.critic)
+        whole("critic_steps", self.critic_steps)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
         """The student's draws must carry gradients."""
@@ -163,7 +169,7 @@ class Wasserstein(Adversarial):
         critic_steps: critic's steps in each update.
     """
 
-    penalty: Float[Array, ""] = eqx.field(converter=number, default=10.0)
+    penalty: Float[Array, ""] = eqx.field(converter=partial(positive, "penalty"), default=10.0)
     critic: Builder = eqx.field(static=True, default=CriticBuilder())
     critic_steps: int = eqx.field(static=True, default=5)
 

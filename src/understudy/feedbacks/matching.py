@@ -1,10 +1,12 @@
 """Divergences between two sets of draws that need no critic and no density of the student."""
 
+from functools import partial
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from understudy.checks import number, one_of, optional_number
+from understudy.checks import one_of, optional_positive, positive, whole
 from understudy.core import IngredientError, Lesson, Student, Target, Teacher
 from understudy.feedbacks.common import (
     TINY,
@@ -36,7 +38,7 @@ class EnergyMatching(CriticFree):
         beta: the power, positive.
     """
 
-    beta: Float[Array, ""] = eqx.field(converter=number, default=2.0)
+    beta: Float[Array, ""] = eqx.field(converter=partial(positive, "beta"), default=2.0)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
         """The student's draws must carry gradients."""
@@ -98,7 +100,9 @@ class MaximumMeanDiscrepancy(CriticFree):
     """
 
     kernel: str = eqx.field(static=True, default="gaussian")
-    bandwidth: Float[Array, ""] | None = eqx.field(converter=optional_number, default=None)
+    bandwidth: Float[Array, ""] | None = eqx.field(
+        converter=partial(optional_positive, "bandwidth"), default=None
+    )
     diagonal: bool = eqx.field(static=True, default=False)
     pool: bool = eqx.field(static=True, default=False)
 
@@ -139,8 +143,7 @@ class MomentMatching(CriticFree):
 
     def __check_init__(self):
         """At least one moment."""
-        if self.order < 1:
-            raise IngredientError(f"order is the number of moments, 1 or more; {self.order} came.")
+        whole("order, the number of moments,", self.order)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
         """The student's draws must carry gradients."""

@@ -1,11 +1,13 @@
 """Feedbacks whose best student has a closed form: no gradient, no optimiser."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from understudy.checks import number
+from understudy.checks import positive
 from understudy.core import (
     IngredientError,
     Lesson,
@@ -29,13 +31,13 @@ class MomentProjection(Projection):
         rate: the share, in (0, 1].
     """
 
-    rate: Float[Array, ""] = eqx.field(converter=number, default=0.1)
+    rate: Float[Array, ""] = eqx.field(converter=partial(positive, "rate"), default=0.1)
 
     def __check_init__(self):
         """The rate is a share."""
         if isinstance(self.rate, jax.core.Tracer):
             return
-        if not jnp.all((self.rate > 0) & (self.rate <= 1)):
+        if not jnp.all(self.rate <= 1):
             raise IngredientError(f"rate is a share in (0, 1]; {self.rate} came.")
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:

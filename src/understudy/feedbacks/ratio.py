@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
-from understudy.checks import one_of
+from understudy.checks import function, one_of, whole
 from understudy.core import Condition, Divergence, IngredientError, Lesson, Student, Target, Teacher
 from understudy.feedbacks.adversarial import (
     Adversarial,
@@ -164,6 +164,11 @@ class ContrastiveDivergence(Divergence):
     ratio: bool = eqx.field(static=True, default=True)
     critic: Builder = eqx.field(static=True, default=CriticBuilder())
     critic_steps: int = eqx.field(static=True, default=1)
+
+    def __check_init__(self):
+        """A critic that can be built and learns."""
+        function("critic", self.critic)
+        whole("critic_steps", self.critic_steps)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
         """The student needs a density."""

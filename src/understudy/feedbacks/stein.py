@@ -1,13 +1,14 @@
 """Stein discrepancies: they ask the target's score, not the teacher, what is wrong with the draws."""
 
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
-from understudy.checks import number, one_of, optional_number
+from understudy.checks import function, one_of, optional_positive, positive, sizes, whole
 from understudy.core import Condition, Divergence, Lesson, Student, Target, Teacher
 from understudy.feedbacks.common import (
     Builder,
@@ -39,7 +40,9 @@ class KernelSteinDiscrepancy(CriticFree):
     """
 
     kernel: str = eqx.field(static=True, default="imq")
-    bandwidth: Float[Array, ""] | None = eqx.field(converter=optional_number, default=None)
+    bandwidth: Float[Array, ""] | None = eqx.field(
+        converter=partial(optional_positive, "bandwidth"), default=None
+    )
 
     def __check_init__(self):
         """Only the kernels above."""
@@ -103,7 +106,7 @@ class VectorCritic(eqx.Module):
         hidden: tuple[int, ...] = (64, 64),
         activation: Callable = jax.nn.softplus,
     ):
-        self.network = Perceptron(key, [dim + flat(x).size, *hidden, dim], activation)
+        self.network = Perceptron(key, [dim + flat(x).size, *sizes("hidden", hidden), dim], activation)
 
     def __call__(self, z: Float[Array, " d"], x: Condition = None) -> Float[Array, " d"]:
         """The field at one draw."""
@@ -128,10 +131,15 @@ class LearntStein(Divergence):
             estimates it (Hutchinson).
     """
 
-    penalty: Float[Array, ""] = eqx.field(converter=number, default=0.5)
+    penalty: Float[Array, ""] = eqx.field(converter=partial(positive, "penalty"), default=0.5)
     critic: Builder = eqx.field(static=True, default=VectorCritic)
     critic_steps: int = eqx.field(static=True, default=5)
     exact: int = eqx.field(static=True, default=16)
+
+    def __check_init__(self):
+        """A critic that can be built and learns."""
+        function("critic", self.critic)
+        whole("critic_steps", self.critic_steps)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
         """The student's draws must carry gradients."""

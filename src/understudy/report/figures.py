@@ -46,7 +46,7 @@ def student_against_density(
     density = np.asarray(jnp.exp(log_density(jnp.asarray(grid)[:, None])), float)
     density /= np.trapezoid(density, grid)
     figure, (axes,) = _panels(1, (7.2, 3.6))
-    axes.hist(values, bins=grid[::8], density=True, color=STUDENT, alpha=0.45, label=name)
+    axes.hist(values, bins=grid[::8].tolist(), density=True, color=STUDENT, alpha=0.45, label=name)
     axes.plot(grid, density, color=EXACT, linewidth=1.8, label="exact density")
     axes.set(xlabel="z", ylabel="density", xlim=(grid[0], grid[-1]))
     axes.legend(frameon=False)
@@ -88,7 +88,7 @@ def training_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 def write_picture(figure: Figure, path: str | Path) -> Path:
     """Write a figure as a PNG file."""
-    store._replace(Path(path), [picture_bytes(figure)])
+    store.replace_file(Path(path), [picture_bytes(figure)])
     return Path(path)
 
 

@@ -44,7 +44,9 @@ def _densities(axes: Axes, draws: dict[str, np.ndarray], target: Target) -> None
     exact = jnp.exp(jax.vmap(target.log_density)(jnp.asarray(GRID)[:, None]))
     axes.plot(GRID, exact, "k", linewidth=1.5, label="exact")
     for name, z in draws.items():
-        axes.hist(z.ravel(), GRID[::4], density=True, histtype="step", linewidth=1.4, label=name)
+        axes.hist(
+            z.ravel(), GRID[::4].tolist(), density=True, histtype="step", linewidth=1.4, label=name
+        )
     axes.set(xlabel="z", ylabel="density")
     axes.legend(frameon=False, fontsize=8)
 

@@ -73,8 +73,8 @@ def describe_run(
     path = Path(folder) / "report.json"
     described = {"title": title, "lead": lead, "settings": dict(settings), "figures": list(figures)}
     described |= {"pictures": list(pictures), "notes": list(notes)}
-    text = json.dumps(store._plain(described), indent=1, allow_nan=False)
-    store._replace(path, [text.encode()])
+    text = json.dumps(store.plain(described), indent=1, allow_nan=False)
+    store.replace_file(path, [text.encode()])
     return path
 
 
@@ -91,7 +91,7 @@ def write_report(folder: str | Path) -> Path:
             "report; give the folder of a run, runs/demo say."
         )
     page = _page(_summary(folder, rows) if description is None else description, folder, rows)
-    store._replace(folder / "report.html", [page.encode()])
+    store.replace_file(folder / "report.html", [page.encode()])
     return folder / "report.html"
 
 

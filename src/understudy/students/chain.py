@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import paramax
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from understudy.checks import positive, whole
+from understudy.checks import instance, positive, whole
 from understudy.core import Condition, IngredientError, LogDensity, Student, Target
 
 
@@ -45,6 +45,8 @@ class TruncatedChain(Student):
         step_size: ArrayLike = 0.1,
         kind: Literal["langevin", "leapfrog"] = "langevin",
     ):
+        instance("base", Student, "DiagonalGaussian(2)", base)
+        instance("target", Target, "LogDensity(function, 2)", target)
         if base.dim != target.dim:
             raise IngredientError(
                 f"The base student and the target have the same dim; {base.dim} and {target.dim} came."

@@ -9,7 +9,7 @@ import paramax
 from flowjax.bijections.masked_autoregressive import masked_autoregressive_mlp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
 
-from understudy.checks import fraction, vector, whole
+from understudy.checks import fraction, random_key, vector, whole
 from understudy.core import Condition, DiscreteStudent, Lesson, ProjectableStudent
 from understudy.networks import flat
 from understudy.students._common import features, pool
@@ -127,7 +127,7 @@ class Autoregressive(DiscreteStudent):
             jnp.arange(dim),
             depth=whole("depth", depth),
             activation=activation,
-            key=key,
+            key=random_key(key),
         )
 
     def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:

@@ -11,7 +11,7 @@ import paramax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from understudy.checks import whole
+from understudy.checks import number, random_key, shown, whole
 from understudy.core import Condition, IngredientError, Student
 
 
@@ -47,8 +47,8 @@ class Dropout(Student):
         rate: ArrayLike = 0.5,
         noise: Literal["units", "connections", "gaussian"] = "units",
     ):
-        whole("the number of shapes", len(shapes))
-        keys = jax.random.split(key, len(shapes))
+        _check_shapes(shapes)
+        keys = jax.random.split(random_key(key), len(shapes))
         self.weights = [
             jax.random.normal(k, (out, size)) * (2 / (out + size)) ** 0.5
             for k, (out, size) in zip(keys, shapes, strict=True)
@@ -89,8 +89,18 @@ _NOISES = {"units": _units, "connections": _connections, "gaussian": _gaussian}
 
 
 def _check_rate(rate: ArrayLike) -> Array:
-    array = jnp.asarray(rate, float)
+    array = number("rate", rate)
     values = None if isinstance(array, jax.core.Tracer) else np.asarray(array)
     if values is not None and not np.all((values >= 0) & (values < 1)):
         raise IngredientError(f"rate is at least 0 and less than 1; {rate} came.")
     return array
+
+
+def _check_shapes(shapes: Sequence[tuple[int, int]]) -> None:
+    if not shapes or not all(isinstance(shape, Sequence) and len(shape) == 2 for shape in shapes):
+        raise IngredientError(
+            f"shapes are (out, in) of every weight matrix, such as [(20, 3), (1, 20)]; "
+            f"{shown(shapes)} came."
+        )
+    for out, size in shapes:
+        whole("every size in shapes", min(out, size))

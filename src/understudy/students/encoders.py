@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
-from understudy.checks import whole
+from understudy.checks import function, sizes, whole
 from understudy.core import Condition, ExplicitStudent, IngredientError
 from understudy.networks import Perceptron, flat
 
@@ -27,7 +27,7 @@ class GaussianEncoder(ExplicitStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, network: Callable[[Condition], Float[Array, " 2*d"]], dim: int):
-        self.network = network
+        self.network = function("network", network)
         self.dim = whole("dim", dim)
 
     def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
@@ -66,7 +66,7 @@ def gaussian_encoder(
         hidden: widths of the hidden layers.
         activation: between layers.
     """
-    widths = [flat(condition).size, *hidden, 2 * dim]
+    widths = [flat(condition).size, *sizes("hidden", hidden), 2 * whole("dim", dim)]
     return GaussianEncoder(_OnFlat(Perceptron(key, widths, activation)), dim)
 
 

@@ -18,7 +18,7 @@ from flowjax.bijections import (
 from flowjax.distributions import AbstractDistribution, StandardNormal, Transformed
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
 
-from understudy.checks import positive, vector, whole
+from understudy.checks import instance, number, positive, random_key, vector, whole
 from understudy.core import Condition, ExplicitStudent, IngredientError
 from understudy.networks import flat
 from understudy.students._common import features
@@ -40,6 +40,7 @@ class Flow(ExplicitStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, distribution: AbstractDistribution):
+        instance("distribution", AbstractDistribution, "flowjax's StandardNormal((2,))", distribution)
         if distribution.ndim != 1:
             raise IngredientError(
                 f"A flow draws vectors, so its distribution has shape (d,); {distribution.shape} came."
@@ -133,7 +134,9 @@ def _flow(build, key, dim, layers, condition, width, knots, mean, scale) -> Flow
         inner = Transformed(base, Vmap(splines, in_axes=eqx.if_array(0)))
     else:
         settings = {"flow_layers": layers, "nn_width": width, "cond_dim": size}
-        inner = _near_identity(build(key, base_dist=base, transformer=_spline(knots), **settings))
+        inner = _near_identity(
+            build(random_key(key), base_dist=base, transformer=_spline(knots), **settings)
+        )
     return Flow(Transformed(inner, paramax.non_trainable(_affine(dim, mean, scale))))
 
 
@@ -142,7 +145,7 @@ def _spline(knots: int) -> AbstractBijection:
 
 
 def _affine(dim: int, mean: ArrayLike, scale: ArrayLike) -> AbstractBijection:
-    mean, scale = vector("mean", mean, dim), jnp.asarray(scale, float)
+    mean, scale = vector("mean", mean, dim), number("scale", scale)
     if scale.shape == (dim, dim):
         positive("the diagonal of scale", jnp.diag(scale))
         return eqx.tree_at(lambda a: a.triangular, TriangularAffine(mean, jnp.eye(dim)), jnp.tril(scale))

@@ -7,7 +7,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.stats import norm
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
 
-from understudy.checks import positive, vector, whole
+from understudy.checks import number, positive, random_key, vector, whole
 from understudy.core import (
     Condition,
     ExplicitStudent,
@@ -90,7 +90,7 @@ class FullGaussian(ExplicitStudent, ProjectableStudent):
     def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
         self.dim = whole("dim", dim)
         self.mean = vector("mean", mean, dim)
-        scale = jnp.asarray(scale, float)
+        scale = number("scale", scale)
         factor = scale if scale.ndim == 2 else jnp.diag(vector("scale", scale, dim))
         if factor.shape != (dim, dim):
             raise IngredientError(f"scale as a matrix has shape {(dim, dim)}; {factor.shape} came.")
@@ -190,7 +190,7 @@ class GaussianMixture(ExplicitStudent, StratifiedStudent):
         self.dim = whole("dim", dim)
         shape = (whole("components", components), dim)
         self.logits = jnp.zeros(components)
-        self.means = spread * jax.random.normal(key, shape)
+        self.means = spread * jax.random.normal(random_key(key), shape)
         self.log_scales = jnp.zeros(shape)
 
     def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:

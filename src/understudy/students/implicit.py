@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from understudy.checks import whole
+from understudy.checks import random_key, sizes, whole
 from understudy.core import Condition, StratifiedStudent, Student
 from understudy.networks import Perceptron, flat
 from understudy.students._common import features, stratify
@@ -44,7 +44,8 @@ class Implicit(Student):
         self.dim = whole("dim", dim)
         self.noise = whole("noise", noise)
         self.condition_size = flat(condition).size
-        self.network = Perceptron(key, [noise + self.condition_size, *hidden, dim], activation)
+        widths = [noise + self.condition_size, *sizes("hidden", hidden), dim]
+        self.network = Perceptron(key, widths, activation)
 
     def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
         """Warp ``n`` noises."""
@@ -94,8 +95,9 @@ class Gated(StratifiedStudent):
         size = flat(condition).size
         self.logits = jnp.zeros(whole("branches", branches))
         self.gate = jnp.zeros((branches, size))
-        weights, centres = jax.random.split(key)
-        networks = eqx.filter_vmap(lambda k: Perceptron(k, [noise + size, *hidden, dim], activation))(
+        weights, centres = jax.random.split(random_key(key))
+        widths = [noise + size, *sizes("hidden", hidden), dim]
+        networks = eqx.filter_vmap(lambda k: Perceptron(k, widths, activation))(
             jax.random.split(weights, branches)
         )
         biases = spread * jax.random.normal(centres, (branches, dim))

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
 
-from understudy.checks import positive, vector, whole
+from understudy.checks import number, positive, shown, vector, whole
 from understudy.core import Condition, Indexed, IngredientError, Lesson, ProjectableStudent, Student
 
 
@@ -25,9 +25,13 @@ class Particles(ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, z: Float[Array, "m d"]):
-        self.z = jnp.asarray(z)
-        self.dim = whole("the number of columns of z", self.z.shape[1])
+        if getattr(z, "ndim", None) != 2:
+            raise IngredientError(
+                f"Particles are an array with one row per particle, shape (n, d); {shown(z)} came."
+            )
+        self.z = jnp.asarray(z, float)
         whole("the number of particles", self.z.shape[0])
+        self.dim = whole("the number of columns of z", self.z.shape[1])
 
     def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
         """The particles, or ``n`` of them at random."""
@@ -65,10 +69,21 @@ class ChainTable(ProjectableStudent):
     def __init__(self, rows: int, chains: int, dim: int, start: ArrayLike = 0.0):
         self.dim = whole("dim", dim)
         shape = (whole("rows", rows), whole("chains", chains), dim)
-        self.z = jnp.broadcast_to(jnp.asarray(start, float), shape)
+        start = number("start", start)
+        try:
+            self.z = jnp.broadcast_to(start, shape)
+        except ValueError as error:
+            raise IngredientError(
+                f"start broadcasts to (rows, chains, dim) = {shape}; shape {start.shape} came."
+            ) from error
 
     def sample(self, key: PRNGKeyArray, x: Indexed, n: int) -> Float[Array, "n d"]:
         """The states of the chains of one row, or ``n`` of them at random."""
+        if not isinstance(x, Indexed):
+            raise IngredientError(
+                "A table of chains needs conditions that know their row, such as "
+                f"Indexed(jnp.arange(rows), data); a {type(x).__name__} came."
+            )
         return _choose(key, self.z[x.index], n)
 
     def project(self, lessons: Lesson, rate: Scalar) -> "ChainTable":

@@ -2,7 +2,9 @@
 
 from understudy.targets.density import LogDensity, OfIndexed
 from understudy.targets.toy import (
+    Ising,
     Mixture,
+    Moons,
     Ring,
     Warped,
     banana,
@@ -10,11 +12,14 @@ from understudy.targets.toy import (
     forty_gaussians,
     funnel,
     two_gaussians,
+    two_moons,
 )
 
 __all__ = [
+    "Ising",
     "LogDensity",
     "Mixture",
+    "Moons",
     "OfIndexed",
     "Ring",
     "Warped",
@@ -23,4 +28,5 @@ __all__ = [
     "forty_gaussians",
     "funnel",
     "two_gaussians",
+    "two_moons",
 ]

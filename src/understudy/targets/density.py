@@ -1,11 +1,14 @@
 """Any JAX log density as a target."""
 
+import inspect
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
+from understudy.checks import shown, whole
 from understudy.core import Condition, IngredientError, Target
 
 
@@ -28,12 +31,17 @@ class LogDensity(Target):
                 f"LogDensity needs a function of one vector, such as lambda z: -z @ z / 2; "
                 f"a {type(self.function).__name__} came."
             )
-        if not isinstance(self.dim, int) or self.dim < 1:
-            raise IngredientError(f"dim is the size of a draw, a positive integer; {self.dim!r} came.")
+        whole("dim, the size of a draw,", self.dim)
+        wanted = "(z, x)" if self.conditional else "(z)"
+        if not _takes(self.function, 1 + self.conditional):
+            raise IngredientError(
+                f"With conditional={self.conditional} the log density is a function of {wanted}; this "
+                f"one takes other arguments; change it, or pass conditional={not self.conditional}."
+            )
 
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """The function's value, as a scalar."""
-        value = jnp.asarray(self.function(z, x) if self.conditional else self.function(z))
+        value = _array(self.function(z, x) if self.conditional else self.function(z))
         if value.shape != ():
             raise IngredientError(
                 f"A log density gives one number per draw; this one gives shape {value.shape} for a "
@@ -42,15 +50,34 @@ class LogDensity(Target):
         return value.astype(jnp.result_type(float))
 
 
+def _takes(function: Callable, count: int) -> bool:
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return True
+    return True
+
+
+def _array(value: Any) -> Array:
+    try:
+        return jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise IngredientError(
+            f"A log density gives one number per draw; this one gives {shown(value)}."
+        ) from error
+
+
 class OfIndexed(Target):
     """A target whose conditions come with their row in the data set, as :class:`Indexed`."""
 
     target: Target
+    dim: int = eqx.field(static=True)
 
-    @property
-    def dim(self) -> int:
-        """Size of a draw."""
-        return self.target.dim
+    def __init__(self, target: Target):
+        self.target = target
+        self.dim = target.dim
 
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """The target's log density given the condition's value."""

@@ -9,6 +9,7 @@ from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
+from understudy.checks import number, positive, vector, whole
 from understudy.core import Condition, IngredientError, Target
 
 
@@ -27,14 +28,14 @@ class Mixture(Target):
     dim: int = eqx.field(static=True)
 
     def __init__(self, means, scales=1.0, weights=None):
-        self.means = jnp.asarray(means, float)
+        self.means = number("means", means)
         if self.means.ndim != 2:
             raise IngredientError(
                 f"means has one row per component, shape (k, d); shape {self.means.shape} came."
             )
         k, self.dim = self.means.shape
-        self.scales = jnp.broadcast_to(jnp.asarray(scales, float), (k,))
-        weights = jnp.ones(k) if weights is None else jnp.asarray(weights, float)
+        self.scales = vector("scales", positive("scales", scales), k)
+        weights = vector("weights", positive("weights", 1.0 if weights is None else weights), k)
         self.log_weights = jnp.log(weights / weights.sum())
 
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
@@ -135,7 +136,112 @@ class Ring(Target):
         """Exact draws: the squared radius is the sufficient statistic of a spherical density."""
         turn, length = jax.random.split(key)
         angle = jax.random.uniform(turn, (n,), maxval=2 * jnp.pi)
-        scale = 2 * self.radius * self.width
-        square = jax.random.truncated_normal(length, -(self.radius**2) / scale, jnp.inf, (n,))
-        r = jnp.sqrt(self.radius**2 + scale * square)
+        r = _ring_radius(length, self.radius, self.width, n)
         return r[:, None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1)
+
+
+class Moons(Target):
+    """Two crescents that interlock: on each the squared radius is Gaussian, truncated at zero, and the
+    angle a Gaussian wrapped around the circle, facing up on one and down on the other; normalised.
+
+    Args:
+        radius: of both crescents.
+        width: about their standard deviation across.
+        arc: standard deviation of the angle.
+    """
+
+    radius: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=2.0)
+    width: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.2)
+    arc: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.7)
+    dim: int = eqx.field(static=True, default=2)
+
+    @property
+    def centres(self) -> Float[Array, "2 2"]:
+        """The centres of the two circles."""
+        return self.radius * jnp.array([[-0.5, -0.25], [0.5, 0.25]])
+
+    def log_parts(self, z: Float[Array, " d"]) -> Float[Array, "2"]:
+        """Log weighted density of each crescent."""
+        away = (z - self.centres) * jnp.array([[1.0], [-1.0]])
+        turn = jnp.arctan2(away[:, 1], away[:, 0]) - jnp.pi / 2
+        turns = turn[:, None] + 2 * jnp.pi * jnp.arange(-2, 3)
+        angle = logsumexp(norm.logpdf(turns, 0.0, self.arc), axis=1)
+        scale = 2 * self.radius * self.width
+        square = norm.logpdf(jnp.sum(away**2, -1), self.radius**2, scale)
+        # The area element is half that of (squared radius, angle), and each crescent weighs one half.
+        return square - norm.logcdf(self.radius**2 / scale) + angle
+
+    def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Normalised log density."""
+        del x
+        return logsumexp(self.log_parts(z))
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        """Exact draws."""
+        choose, turn, length = jax.random.split(key, 3)
+        second = jax.random.bernoulli(choose, shape=(n,)).astype(int)
+        angle = jnp.pi / 2 + self.arc * jax.random.normal(turn, (n,))
+        r = _ring_radius(length, self.radius, self.width, n)
+        away = r[:, None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1)
+        return self.centres[second] + jnp.where(second[:, None] == 1, -away, away)
+
+
+def two_moons() -> Moons:
+    """Two interlocking crescents of radius 2."""
+    return Moons()
+
+
+class Ising(Target):
+    """Spins on a grid with free edges, p(z) proportional to exp(coupling * sum_<ij> s_i s_j).
+
+    Draws hold zeros and ones, row by row, and s = 2 z - 1. All 2^d probabilities are at hand.
+
+    Reference: Ising, "Beitrag zur Theorie des Ferromagnetismus", 1925.
+
+    Args:
+        rows: of the grid.
+        columns: of the grid; at most 16 sites in all, since every state is enumerated.
+        coupling: above zero, neighbours like to agree.
+    """
+
+    coupling: Float[Array, ""]
+    rows: int = eqx.field(static=True)
+    columns: int = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, rows: int = 3, columns: int = 3, coupling: float = 0.4):
+        self.rows, self.columns = whole("rows", rows), whole("columns", columns)
+        self.dim = rows * columns
+        self.coupling = jnp.asarray(coupling, float)
+        if self.dim > 16:
+            raise IngredientError(
+                f"Every state of an Ising target is enumerated, so it has at most 16 sites; "
+                f"{rows} x {columns} = {self.dim} came."
+            )
+
+    @property
+    def states(self) -> Float[Array, "states d"]:
+        """Every vector of zeros and ones."""
+        return (jnp.arange(2**self.dim)[:, None] >> jnp.arange(self.dim)[::-1] & 1).astype(float)
+
+    @property
+    def probabilities(self) -> Float[Array, " states"]:
+        """The exact probability of every row of ``states``."""
+        return jax.nn.softmax(jax.vmap(self.log_density)(self.states))
+
+    def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log probability up to a constant."""
+        del x
+        spins = (2 * z - 1).reshape(self.rows, self.columns)
+        across, down = spins[:, 1:] * spins[:, :-1], spins[1:] * spins[:-1]
+        return self.coupling * (across.sum() + down.sum())
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        """Exact draws."""
+        return self.states[jax.random.categorical(key, jnp.log(self.probabilities), shape=(n,))]
+
+
+def _ring_radius(key: PRNGKeyArray, radius: Array, width: Array, n: int) -> Float[Array, " n"]:
+    scale = 2 * radius * width
+    square = jax.random.truncated_normal(key, -(radius**2) / scale, jnp.inf, (n,))
+    return jnp.sqrt(radius**2 + scale * square)

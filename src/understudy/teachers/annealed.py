@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from blackjax.smc.resampling import systematic
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from understudy.checks import count, fraction, positive
+from understudy.checks import count, fraction, instance, number, positive
 from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
 from understudy.teachers.settings import finite_at
 
@@ -49,9 +49,9 @@ class Annealed(Teacher):
         power: Any = 1.0,
         resample_below: Any = None,
     ):
-        self.teacher = teacher
+        self.teacher = instance("teacher", Teacher, "mala(0.1)", teacher)
         self.rungs = count("rungs", rungs)
-        self.mean = None if mean is None else jnp.asarray(mean, dtype=float)
+        self.mean = None if mean is None else number("mean", mean)
         self.scale = positive("scale", scale)
         self.power = positive("power", power)
         self.resample_below = (

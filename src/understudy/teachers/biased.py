@@ -9,6 +9,7 @@ from typing import Any
 
 from blackjax import mcmc
 
+from understudy.checks import positive, whole
 from understudy.teachers import adapters
 from understudy.teachers.kernels import Kernel, mala
 
@@ -47,7 +48,7 @@ def sghmc(step_size: Any = 0.01, leapfrogs: int = 10, steps: Any = 1, friction: 
         steps: number of transitions T.
         friction: how strongly the momentum decays.
     """
-    count("leapfrogs", leapfrogs)
+    whole("leapfrogs", leapfrogs)
     parameters = {"step_size": step_size, "friction": positive("friction", friction)}
     return Kernel(adapters.sghmc, parameters, steps, options={"leapfrogs": leapfrogs})
 

@@ -25,7 +25,12 @@ class Compose(Teacher):
         if not teachers or not all(isinstance(teacher, Teacher) for teacher in teachers):
             raise IngredientError(
                 f"Compose takes teachers one by one, such as Compose(mala(), TemperedTransition()); "
-                f"{teachers} came."
+                f"{', '.join(type(came).__name__ for came in teachers) or 'nothing'} came."
+            )
+        if len({teacher.space for teacher in teachers} - {"any"}) > 1:
+            raise IngredientError(
+                "Compose takes teachers for one kind of draws, continuous or discrete; "
+                f"{', '.join(f'{type(came).__name__} ({came.space})' for came in teachers)} came."
             )
         self.teachers = teachers
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from understudy.checks import count
+from understudy.checks import count, number, shown
 from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
 from understudy.teachers.settings import finite_at
 
@@ -30,10 +30,11 @@ class Gibbs(Teacher):
     steps: Int[Array, "..."]
 
     def __init__(self, conditionals: Sequence[Conditional], steps: Any = 1):
-        if not conditionals or not all(callable(conditional) for conditional in conditionals):
+        alone = callable(conditionals) or not conditionals
+        if alone or not all(callable(conditional) for conditional in conditionals):
             raise IngredientError(
                 "Gibbs takes a list of functions (key, z) -> z, each redrawing one block of z; "
-                f"{conditionals} came."
+                f"{shown(conditionals)} came."
             )
         self.conditionals = tuple(conditionals)
         self.steps = count("steps", steps)
@@ -101,7 +102,7 @@ class SingleFlip(Teacher):
         metropolis: bool = False,
         random_scan: bool = False,
     ):
-        levels = jnp.arange(values) if isinstance(values, int) else jnp.asarray(values)
+        levels = jnp.arange(values) if isinstance(values, int) else number("values", values)
         if levels.size < 2:
             raise IngredientError(f"SingleFlip needs two values or more, such as 2; {values} came.")
         self.steps = count("steps", steps)

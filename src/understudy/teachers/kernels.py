@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from blackjax import mcmc
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from understudy.checks import count, fraction, positive
+from understudy.checks import count, fraction, function, instance, number, positive, whole
 from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
 from understudy.teachers import adapters
 from understudy.teachers.settings import moved
@@ -65,16 +65,15 @@ class Kernel(Teacher):
         jitter: Setting = None,
         options: Mapping[str, Any] | None = None,
     ):
+        instance("parameters", Mapping, "{'step_size': 0.1}", parameters)
         steered = [target_acceptance, largest_step, jitter]
         if any(setting is not None for setting in steered) and "step_size" not in parameters:
             raise IngredientError(
                 "target_acceptance, largest_step and jitter steer the parameter step_size, and "
                 f"the parameters {sorted(parameters)} came; leave those settings out."
             )
-        self.build = build
-        self.parameters = {name: jnp.asarray(value) for name, value in parameters.items()}
-        if "step_size" in parameters:
-            self.parameters["step_size"] = positive("step_size", parameters["step_size"])
+        self.build = function("build", build)
+        self.parameters = {name: _leaf(name, value) for name, value in parameters.items()}
         self.steps = count("steps", steps)
         self.target_acceptance = _maybe(fraction, "target_acceptance", target_acceptance)
         self.rate = positive("rate", rate)
@@ -194,7 +193,7 @@ def nuts(
         {"step_size": step_size},
         steps,
         target_acceptance=target_acceptance,
-        options={"max_num_doublings": doublings},
+        options={"max_num_doublings": whole("doublings", doublings)},
         **settings,
     )
 
@@ -273,6 +272,8 @@ def elliptical_slice(mean: Setting, covariance: Setting, steps: Setting = 1) -> 
         covariance: covariance of the prior, a vector of variances or a matrix.
         steps: number of transitions T.
     """
+    covariance = number("covariance", covariance)
+    positive("the variances in covariance", jnp.diag(covariance) if covariance.ndim == 2 else covariance)
     return Kernel(adapters.elliptical_slice, {"mean": mean, "covariance": covariance}, steps)
 
 
@@ -301,3 +302,10 @@ def _finite(state: Any, log_density: LogDensity) -> Bool[Array, ""]:
 
 def _maybe(check: Callable, name: str, value: Setting) -> Any:
     return None if value is None else check(name, value)
+
+
+def _leaf(name: str, value: Setting) -> Array:
+    if name == "step_size":
+        return positive(name, value)
+    number(name, value)
+    return jnp.asarray(value)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from understudy.checks import count
+from understudy.checks import instance, whole
 from understudy.core import Improved, LogDensity, Proposal, Space, Teacher
 
 
@@ -31,9 +31,8 @@ class Preconditioned(Teacher):
     full: bool = eqx.field(static=True)
 
     def __init__(self, teacher: Teacher, draws: int = 256, full: bool = True):
-        count("draws", draws, least=2)
-        self.teacher = teacher
-        self.draws = draws
+        self.teacher = instance("teacher", Teacher, "mala(0.1)", teacher)
+        self.draws = whole("draws", draws, least=2)
         self.full = full
 
     @property

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from understudy.checks import instance
 from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
 
 Schedule = Callable[[Any], Any]
@@ -31,6 +32,7 @@ class Scheduled(Teacher):
     schedules: tuple[tuple[str, Schedule], ...] = eqx.field(static=True)
 
     def __init__(self, teacher: Teacher, **schedules: Any):
+        instance("teacher", Teacher, "mala(0.1)", teacher)
         if not schedules or not all(callable(schedule) for schedule in schedules.values()):
             raise IngredientError(
                 "Scheduled takes functions of the update by the name of a setting, such as "

@@ -1,0 +1,254 @@
+"""NumPyro models as targets: unconstrained flat vectors inside, named sites outside."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+from numpyro import distributions
+from numpyro.distributions import biject_to
+from numpyro.handlers import seed, substitute, trace
+from numpyro.infer import init_to_uniform
+from numpyro.infer import util as numpyro_util
+
+from understudy.core import Condition, IngredientError, Target
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+_TRIES = 20
+
+
+class Site(NamedTuple):
+    """A latent variable of the model: its name and the shape of its unconstrained value."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+class NumPyroTarget(Target):
+    """The posterior of a NumPyro model over its unconstrained latents, log p(z, data) + log |Jacobian|.
+
+    The data are leaves where the model allows it, so a condition ``x = (args, kwargs)`` replaces
+    them and a ``vmap`` over conditions is a ``vmap`` over data sets. Made by :func:`from_numpyro`.
+
+    Reference: Phan, Pradhan and Jankowiak, "Composable Effects for Flexible and Accelerated
+    Probabilistic Programming in NumPyro", 2019.
+
+    Attributes:
+        sites: the latents in the order in which they fill the flat vector.
+    """
+
+    data: PyTree
+    model: Callable = eqx.field(static=True)
+    rest: PyTree = eqx.field(static=True)
+    sites: tuple[Site, ...] = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+
+    def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log joint density of one flat unconstrained draw and the data, Jacobian included."""
+        data, rest = (self.data, self.rest) if x is None else _divide(x)
+        value = _log_density(self.model, rest, data, self._named(z))
+        return value.astype(jnp.result_type(float))
+
+    def constrain(self, z: Float[Array, " d"], x: Condition = None) -> dict[str, Array]:
+        """The named sites of one flat draw on their own scale, deterministic sites included."""
+        args, kwargs = _join(*((self.data, self.rest) if x is None else _divide(x)))
+        model = seed(self.model, jax.random.key(0))
+        return numpyro_util.constrain_fn(model, args, kwargs, self._named(z), return_deterministic=True)
+
+    def unconstrain(self, values: dict[str, Array], x: Condition = None) -> Float[Array, " d"]:
+        """The flat draw whose latent sites have these values."""
+        args, kwargs = _join(*((self.data, self.rest) if x is None else _divide(x)))
+        model = seed(self.model, jax.random.key(0))
+        latents = {site.name: jnp.asarray(values[site.name], float) for site in self.sites}
+        free = numpyro_util.unconstrain_fn(model, args, kwargs, latents)
+        return jnp.concatenate([free[site.name].ravel() for site in self.sites])
+
+    def _named(self, z: Float[Array, " d"]) -> dict[str, Array]:
+        sizes = [math.prod(site.shape) for site in self.sites]
+        parts = jnp.split(z, np.cumsum(sizes)[:-1])
+        return {s.name: part.reshape(s.shape) for s, part in zip(self.sites, parts, strict=True)}
+
+
+def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
+    """The posterior of a NumPyro model given its arguments, as a target over flat vectors.
+
+    Args:
+        model: a function with NumPyro's ``sample`` statements.
+        args: what the model is called with: data, sizes, settings.
+        kwargs: the same, by name.
+    """
+    if not callable(model):
+        raise IngredientError(
+            f"from_numpyro takes a NumPyro model, a function that calls numpyro.sample, and then its "
+            f"arguments; a {type(model).__name__} came."
+        )
+    data, rest = _divide((args, kwargs))
+    try:
+        sites = _inspect(model, data, rest)
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
+        data, rest = None, _Fixed((args, kwargs))
+        sites = _inspect(model, data, rest)
+    dim = sum(math.prod(site.shape) for site in sites)
+    target = NumPyroTarget(data, model, rest, sites, dim)
+    _check_start(target)
+    return target
+
+
+class _Fixed:
+    """Arguments the model needs as they are: it looks at their values while it is traced."""
+
+    def __init__(self, arguments: Arguments):
+        self.arguments = arguments
+
+
+class _Static(NamedTuple):
+    """What is left of the arguments without their arrays, in a form that can be compared."""
+
+    leaves: tuple[Any, ...]
+    structure: Any
+
+
+def _divide(arguments: Any) -> tuple[PyTree, _Static]:
+    if not (isinstance(arguments, tuple | list) and len(arguments) == 2):
+        raise IngredientError(
+            "The condition of a NumPyro target is x = (args, kwargs), a tuple and a dictionary; "
+            f"a {type(arguments).__name__} came."
+        )
+    arguments = (tuple(arguments[0]), dict(arguments[1]))
+    leaves, structure = jax.tree.flatten(arguments)
+    arrays = [jnp.asarray(leaf) if _is_data(leaf) else None for leaf in leaves]
+    others = tuple(None if _is_data(leaf) else leaf for leaf in leaves)
+    return arrays, _Static(others, structure)
+
+
+def _is_data(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or (isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiub")
+
+
+def _join(data: PyTree, rest: Any) -> Arguments:
+    if isinstance(rest, _Fixed):
+        return rest.arguments
+    leaves = [s if a is None else a for a, s in zip(data, rest.leaves, strict=True)]
+    return jax.tree.unflatten(rest.structure, leaves)
+
+
+# A nested jit is traced once, however often a teacher evaluates the density.
+@eqx.filter_jit
+def _log_density(model: Callable, rest: Any, data: PyTree, latents: dict[str, Array]) -> Array:
+    args, kwargs = _join(data, rest)
+    return -numpyro_util.potential_energy(model, args, kwargs, latents)
+
+
+def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
+    sites: list[Site] = []
+
+    def run(key: PRNGKeyArray, data: PyTree) -> None:
+        args, kwargs = _join(data, rest)
+        started = substitute(seed(model, key), substitute_fn=_start_value)
+        found = trace(started).get_trace(*args, **kwargs).values()
+        _check_sites(found)
+        sites[:] = [Site(site["name"], _free_shape(site)) for site in found if _is_latent(site)]
+
+    try:
+        jax.eval_shape(run, jax.random.key(0), data)
+    except (IngredientError, jax.errors.JAXTypeError, jax.errors.JAXIndexError):
+        raise
+    except Exception as error:
+        raise IngredientError(
+            f"The model {_name(model)} cannot be run with these arguments "
+            f"({type(error).__name__}: {str(error).strip().splitlines()[0]}); "
+            "call it as from_numpyro(model, *args, **kwargs) with the data it expects."
+        ) from error
+    if not sites:
+        raise IngredientError(
+            f"The model {_name(model)} has no latent variable to draw; give it a numpyro.sample without "
+            "obs=, and pass data as arguments."
+        )
+    return tuple(sites)
+
+
+def _start_value(site: dict[str, Any]) -> Array | None:
+    if site["type"] == "sample" and not site["is_observed"] and site["fn"].support.is_discrete:
+        raise IngredientError(_discrete_sentence(site))
+    return init_to_uniform(site)
+
+
+def _is_latent(site: dict[str, Any]) -> bool:
+    return site["type"] == "sample" and not site["is_observed"]
+
+
+def _free_shape(site: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(biject_to(site["fn"].support).inverse_shape(jnp.shape(site["value"])))
+
+
+def _check_sites(sites: Iterable[dict[str, Any]]) -> None:
+    for site in sites:
+        sentence = _fault(site)
+        if sentence:
+            raise IngredientError(sentence)
+
+
+def _fault(site: dict[str, Any]) -> str | None:
+    name = site["name"]
+    if site["type"] == "plate" and site["args"][0] != site["args"][1]:
+        return (
+            f"Plate {name!r} takes a random subsample inside the model; pass minibatches as arguments and "
+            "scale their likelihood with numpyro.handlers.scale instead."
+        )
+    if site["type"] == "param":
+        return (
+            f"Site {name!r} is a numpyro.param, which a posterior cannot hold; give it a prior with "
+            "numpyro.sample or pass its value as an argument."
+        )
+    if site["type"] != "sample":
+        return None
+    if not site["is_observed"]:
+        delta = isinstance(site["fn"], distributions.Delta)
+        return f"Site {name!r} is a point mass; write numpyro.deterministic instead." if delta else None
+    together = jnp.broadcast_shapes(site["fn"].shape(), jnp.shape(site["value"]))
+    if together != jnp.shape(site["value"]):
+        return (
+            f"The data of site {name!r} have shape {jnp.shape(site['value'])} but its distribution has "
+            f"shape {site['fn'].shape()}; give both the same shape."
+        )
+    return None
+
+
+def _discrete_sentence(site: dict[str, Any]) -> str:
+    return (
+        f"Site {site['name']!r} is discrete; sum it out (for example with MixtureSameFamily or enumeration), "
+        "or write the log density yourself and choose a discrete student such as Autoregressive."
+    )
+
+
+def _check_start(target: NumPyroTarget) -> None:
+    evaluate = eqx.filter_jit(lambda t, z: jax.value_and_grad(t.log_density)(z))
+    draws = np.random.default_rng(0).uniform(-2, 2, (_TRIES, target.dim))
+    for z in [np.zeros(target.dim), *draws]:
+        value, gradient = evaluate(target, jnp.asarray(z, float))
+        if np.isfinite(value) and np.isfinite(gradient).all():
+            return
+    raise IngredientError(
+        f"The log density of {_name(target.model)} or its gradient is not finite at any of "
+        f"{_TRIES + 1} starts{_culprits(target)}; check data outside the support, missing values and "
+        "divisions by zero."
+    )
+
+
+def _culprits(target: NumPyroTarget) -> str:
+    args, kwargs = _join(target.data, target.rest)
+    values = target.constrain(jnp.zeros(target.dim))
+    parts, _ = numpyro_util.compute_log_probs(
+        seed(target.model, jax.random.key(0)), args, kwargs, values
+    )
+    bad = [repr(name) for name, value in parts.items() if not np.isfinite(value)]
+    return f" (not finite at zero: {', '.join(bad)})" if bad else ""
+
+
+def _name(model: Callable) -> str:
+    return getattr(model, "__name__", type(model).__name__)

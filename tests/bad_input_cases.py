@@ -1,0 +1,410 @@
+"""Bad input by name: ``python -m tests.bad_input_cases`` prints what each is answered, as JSON."""
+
+import json
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import understudy
+from understudy import LogDensity, fit, methods
+from understudy.feedbacks import (
+    AdversarialELBO,
+    Copy,
+    EnergyDistance,
+    EnergyMatching,
+    ExclusiveKL,
+    FDivergence,
+    InclusiveKL,
+    JensenShannon,
+    KernelSteinDiscrepancy,
+    LearntStein,
+    MaximumMeanDiscrepancy,
+    MomentMatching,
+    MomentProjection,
+    SquaredDistance,
+    Wasserstein,
+)
+from understudy.networks import Perceptron
+from understudy.students import (
+    Autoregressive,
+    Bernoulli,
+    Categorical,
+    ChainTable,
+    DiagonalGaussian,
+    Dropout,
+    Flow,
+    FullGaussian,
+    Gated,
+    GaussianEncoder,
+    GaussianMixture,
+    Implicit,
+    LowRankGaussian,
+    NormalisedGaussian,
+    Particles,
+    TruncatedChain,
+    VariationalProgram,
+    coupling_flow,
+    gaussian_encoder,
+)
+from understudy.targets import Mixture
+from understudy.teachers import (
+    SVGD,
+    Annealed,
+    Compose,
+    Gibbs,
+    Identity,
+    IndependenceMetropolis,
+    Kernel,
+    Langevin,
+    Preconditioned,
+    Scheduled,
+    SingleFlip,
+    TemperedTransition,
+    elliptical_slice,
+    ghmc,
+    hmc,
+    mala,
+    nuts,
+    random_walk,
+    sghmc,
+)
+
+KEY = jax.random.key(0)
+NORMAL = LogDensity(lambda z: -(z @ z) / 2, 2)
+GIVEN = LogDensity(lambda z, x: -((z - x) @ (z - x)) / 2, 2, conditional=True)
+X = np.zeros((8, 2))
+HOLE = X.copy()
+HOLE[3, 1] = np.nan
+
+CASES: dict[str, Callable[[], Any]] = {}
+
+
+def case(name: str, function: Callable[[], Any]) -> None:
+    """Add a case; names are unique."""
+    assert name not in CASES, name
+    CASES[name] = function
+
+
+def train(target=NORMAL, student=None, teacher=None, feedback=None, data=None, **settings):
+    """A short training in which one ingredient or setting is bad."""
+    student = DiagonalGaussian(2) if student is None else student
+    teacher = mala(0.1) if teacher is None else teacher
+    feedback = InclusiveKL() if feedback is None else feedback
+    settings = {"updates": 2, "particles": 4, **settings}
+    return fit(target, student, teacher, feedback, data, **settings)
+
+
+def settings_of_fit() -> None:
+    """Numbers, words and files given to fit."""
+    for name, bad in {
+        "particles": [0, -3, "ten", 2.5, None, True, [4]],
+        "updates": [0, -1, "many", 1e3],
+        "chunk": [0, "all"],
+        "seed": [-1, 1.5, "zero"],
+        "repeats": [0, 2.5, "two"],
+        "batch_size": [0, "all", 1.5],
+        "average": [0.0, 1.5, "slow"],
+        "refresh": [-0.1, 2, "half"],
+        "replay": [-1, 1.5, "all"],
+        "model_every": [0, 0.5],
+        "pairing": ["both", 1, ["paired"]],
+        "proposer": ["teacher", "average", 3],
+        "optimiser": ["adam", 1e-3],
+        "critic_optimiser": [0.1],
+        "model_optimiser": ["sgd"],
+        "checkpoint_seconds": ["soon", -1.0],
+        "callbacks": [3, ["bar"]],
+        "folder": [7],
+        "resume": [True],
+    }.items():
+        for value in bad:
+            data = X if name == "batch_size" else None
+            target = GIVEN if name == "batch_size" else NORMAL
+            case(
+                f"{name}={value!r}",
+                lambda name=name, value=value, data=data, target=target: train(
+                    target, data=data, **{name: value}
+                ),
+            )
+    case("an unknown setting", lambda: train(particels=8))
+    case("learning_rate", lambda: train(learning_rate=0.1))
+
+
+def ingredients() -> None:
+    """What is not an ingredient, and ingredients that do not fit."""
+    case("a target that is a function", lambda: train(lambda z: -(z @ z)))
+    case("a target that is an array", lambda: train(np.zeros(3)))
+    case("a student that is a string", lambda: train(student="gaussian"))
+    case("a student that is a class", lambda: train(student=DiagonalGaussian))
+    case("a student function that makes nothing", lambda: train(student=lambda key: None))
+    case("a student function without a key", lambda: train(student=lambda: DiagonalGaussian(2)))
+    case("a student of another dim", lambda: train(student=DiagonalGaussian(3)))
+    case("a student function of another dim", lambda: train(student=lambda k: Implicit(k, 3)))
+    case("a teacher that is a string", lambda: train(teacher="mala"))
+    case("a teacher that is a function", lambda: train(teacher=mala))
+    case("a feedback that is a string", lambda: train(feedback="kl"))
+    case("a feedback that is a class", lambda: train(feedback=InclusiveKL))
+    case("a density asked of a wild student", lambda: train(student=Implicit(KEY, 2)))
+    case("a projection of a network", lambda: train(student=Implicit(KEY, 2), feedback=Copy()))
+    case("a random teacher for the squared distance", lambda: train(feedback=SquaredDistance()))
+    case("a discrete student with Langevin", lambda: train(student=Bernoulli(2)))
+    case("a discrete teacher with a Gaussian", lambda: train(teacher=SingleFlip()))
+    case("paths of coins", lambda: train(student=Bernoulli(2), feedback=EnergyDistance()))
+    case("independence without a density", lambda: train(
+        student=Implicit(KEY, 2), teacher=IndependenceMetropolis(), feedback=EnergyDistance()
+    ))  # fmt: skip
+    case("annealing from a wild student", lambda: train(
+        student=Implicit(KEY, 2), teacher=Annealed(mala()), feedback=EnergyDistance()
+    ))  # fmt: skip
+    case("one particle in a set", lambda: train(feedback=EnergyDistance(), particles=1))
+    case("fewer particles than branches", lambda: train(
+        student=Gated(KEY, 2, branches=8), feedback=EnergyDistance()
+    ))  # fmt: skip
+    case("particles that differ in number", lambda: train(
+        student=Particles(jnp.zeros((5, 2))), feedback=Copy()
+    ))  # fmt: skip
+    case("a chain table without rows", lambda: train(
+        GIVEN, ChainTable(8, 4, 2), feedback=Copy(), data=X
+    ))  # fmt: skip
+    case("SVGD in place of a feedback", lambda: train(feedback=SVGD()))
+
+
+def densities() -> None:
+    """Log densities that are none, and starts where they are not finite."""
+    case("a density that is not callable", lambda: LogDensity(3.0, 2))
+    case("dim=0", lambda: LogDensity(jnp.sum, 0))
+    case("dim=2.0", lambda: LogDensity(jnp.sum, 2.0))
+    case("dim=True", lambda: LogDensity(jnp.sum, True))
+    case("a vector as log density", lambda: train(LogDensity(lambda z: -(z**2), 2)))
+    case("a matrix as log density", lambda: train(LogDensity(lambda z: jnp.eye(2), 2)))
+    case("None as log density", lambda: train(LogDensity(lambda z: None, 2)))
+    case("a word as log density", lambda: train(LogDensity(lambda z: "high", 2)))
+    case("a density of two arguments, not conditional", lambda: train(
+        LogDensity(lambda z, x: -(z @ z), 2)
+    ))  # fmt: skip
+    case("a conditional density of one argument", lambda: train(
+        LogDensity(lambda z: -(z @ z), 2, conditional=True), data=X
+    ))  # fmt: skip
+    case("a density that is nan everywhere", lambda: train(LogDensity(lambda z: z.sum() * jnp.nan, 2)))
+    case("a density of another dim", lambda: train(
+        LogDensity(lambda z: -(z @ jnp.ones(3)), 2)
+    ))  # fmt: skip
+    case("a mean that is not finite", lambda: DiagonalGaussian(2, mean=jnp.nan))
+    case("means as one row", lambda: Mixture([0.0, 1.0]))
+    case("means as words", lambda: Mixture([["a"], ["b"]]))
+    case("a negative scale of a mixture", lambda: Mixture([[0.0], [1.0]], scales=-1.0))
+    case("weights of another length", lambda: Mixture([[0.0], [1.0]], weights=[1.0, 1.0, 1.0]))
+    case("negative weights", lambda: Mixture([[0.0], [1.0]], weights=[2.0, -1.0]))
+    case("scales of another length", lambda: Mixture([[0.0], [1.0]], scales=[1.0, 1.0, 1.0]))
+
+
+def data() -> None:
+    """Data that cannot be conditions."""
+    encoder = gaussian_encoder(KEY, 2, X[0])
+    case("data with a hole", lambda: train(GIVEN, encoder, data=HOLE))
+    case("data that are infinite", lambda: train(GIVEN, encoder, data=X + np.inf))
+    case("data of different lengths", lambda: train(GIVEN, encoder, data=(X, X[:3])))
+    case("empty data", lambda: train(GIVEN, encoder, data=X[:0]))
+    case("empty list", lambda: train(GIVEN, encoder, data=[]))
+    case("a number as data", lambda: train(GIVEN, encoder, data=3.0))
+    case("a word as data", lambda: train(GIVEN, encoder, data="mnist"))
+    case("words as data", lambda: train(GIVEN, encoder, data=np.array(["a", "b"])))
+    case("a ragged list", lambda: train(GIVEN, encoder, data=np.array([1, None], dtype=object)))
+    case("conditions of another size", lambda: train(
+        GIVEN, Implicit(KEY, 2, condition=X[0]), feedback=EnergyDistance(), data=np.zeros((8, 5))
+    ))  # fmt: skip
+    case("an encoder for other conditions", lambda: train(GIVEN, encoder, data=np.zeros((8, 5))))
+    case("no data for a conditional target", lambda: train(GIVEN))
+    case("no data for an encoder", lambda: train(NORMAL, encoder))
+    case("an encoder of another size", lambda: train(
+        GIVEN, GaussianEncoder(Perceptron(KEY, [2, 3]), 2), data=X
+    ))  # fmt: skip
+    case("chains that start as a vector", lambda: methods.mcmc(NORMAL, jnp.zeros(2)))
+    case("chains that start at nan", lambda: methods.mcmc(NORMAL, jnp.full((4, 2), jnp.nan), updates=2))
+    case("chains in another dim", lambda: methods.mcmc(NORMAL, jnp.zeros((4, 3)), updates=2))
+    case("no chains", lambda: methods.mcmc(NORMAL, jnp.zeros((0, 2))))
+    case("an optimiser of a method", lambda: methods.vae(GIVEN, encoder, X, model_optimiser=0.1))
+
+
+def students() -> None:
+    """Students that cannot be built."""
+    case("DiagonalGaussian(0)", lambda: DiagonalGaussian(0))
+    case("DiagonalGaussian('two')", lambda: DiagonalGaussian("two"))
+    case("a mean of the wrong size", lambda: DiagonalGaussian(2, mean=jnp.zeros(3)))
+    case("a mean as a word", lambda: DiagonalGaussian(2, mean="zero"))
+    case("a mean that is None", lambda: DiagonalGaussian(2, mean=None))
+    case("a scale of zero", lambda: DiagonalGaussian(2, scale=0.0))
+    case("a scale as a word", lambda: DiagonalGaussian(2, scale="wide"))
+    case("a negative full scale", lambda: FullGaussian(2, scale=-1.0))
+    case("a full scale of another shape", lambda: FullGaussian(2, scale=jnp.eye(3)))
+    case("a full scale as a word", lambda: FullGaussian(2, scale="wide"))
+    case("rank 0", lambda: LowRankGaussian(2, 0))
+    case("half a component", lambda: GaussianMixture(KEY, 2, 1.5))
+    case("a seed in place of a key", lambda: GaussianMixture(0, 2, 3))
+    case("a seed in place of a network's key", lambda: Implicit(0, 2))
+    case("no noise", lambda: Implicit(KEY, 2, noise=0))
+    case("hidden as a number", lambda: Implicit(KEY, 2, hidden=20))
+    case("hidden as a word", lambda: Implicit(KEY, 2, hidden="wide"))
+    case("hidden with a zero", lambda: Implicit(KEY, 2, hidden=(20, 0)))
+    case("hidden with halves", lambda: Implicit(KEY, 2, hidden=(2.5,)))
+    case("an activation as a word", lambda: Implicit(KEY, 2, activation="relu"))
+    case("widths of one", lambda: Perceptron(KEY, [3]))
+    case("negative widths", lambda: Perceptron(KEY, [3, -1, 1]))
+    case("widths of words", lambda: Perceptron(KEY, ["three", "one"]))
+    case("no branches", lambda: Gated(KEY, 2, branches=0))
+    case("two thirds of a category", lambda: Categorical(2, 1))
+    case("a probability of two", lambda: Bernoulli(2, 2.0))
+    case("a probability of the wrong size", lambda: Bernoulli(2, jnp.full(3, 0.5)))
+    case("coins without hidden units", lambda: Autoregressive(KEY, 2, hidden=0))
+    case("all dropped", lambda: Dropout(KEY, [(2, 2)], rate=1.0))
+    case("a drop rate as a word", lambda: Dropout(KEY, [(2, 2)], rate="half"))
+    case("an unknown noise", lambda: Dropout(KEY, [(2, 2)], noise="salt"))
+    case("shapes that are numbers", lambda: Dropout(KEY, [3, 2]))
+    case("no shapes", lambda: Dropout(KEY, []))
+    case("a flow of words", lambda: Flow("spline"))
+    case("a flow without layers", lambda: coupling_flow(KEY, 2, layers=0))
+    case("particles that are one row", lambda: Particles(jnp.zeros(3)))
+    case("particles as a word", lambda: Particles("many"))
+    case("a table of no rows", lambda: ChainTable(0, 1, 2))
+    case("a table with a bad start", lambda: ChainTable(3, 1, 2, start=jnp.zeros(5)))
+    case("one normalised particle", lambda: NormalisedGaussian(2).sample(KEY, None, 1))
+    case("a chain of no steps", lambda: TruncatedChain(DiagonalGaussian(2), NORMAL, 0))
+    case("a chain with a negative step", lambda: TruncatedChain(DiagonalGaussian(2), NORMAL, 2, -0.1))
+    case("a chain of another kind", lambda: TruncatedChain(DiagonalGaussian(2), NORMAL, 2, kind="hmc"))
+    case("a chain from nobody", lambda: TruncatedChain(None, NORMAL, 2))
+    case("a chain to nowhere", lambda: TruncatedChain(DiagonalGaussian(2), None, 2))
+    case("a program with three weights", lambda: VariationalProgram(weight=jnp.ones(3)))
+    case("an encoder that is no function", lambda: GaussianEncoder(3.0, 2))
+    case("an encoder of dim 0", lambda: gaussian_encoder(KEY, 0, X[0]))
+
+
+def teachers() -> None:
+    """Teachers that cannot be built."""
+    case("mala(-1)", lambda: mala(-1.0))
+    case("mala('small')", lambda: mala("small"))
+    case("mala(None)", lambda: mala(None))
+    case("mala of nan", lambda: mala(float("nan")))
+    case("steps=0", lambda: mala(0.1, steps=0))
+    case("steps=1.5", lambda: mala(0.1, steps=1.5))
+    case("steps='ten'", lambda: mala(0.1, steps="ten"))
+    case("target_acceptance=1", lambda: mala(0.1, target_acceptance=1.0))
+    case("leapfrogs=0", lambda: hmc(0.1, leapfrogs=0))
+    case("leapfrogs=0 of sghmc", lambda: sghmc(0.1, leapfrogs=0))
+    case("doublings=0", lambda: nuts(0.1, doublings=0))
+    case("refreshment=2", lambda: ghmc(0.1, refreshment=2.0))
+    case("jitter=-1", lambda: random_walk(0.1, jitter=-1.0))
+    case("a covariance that is negative", lambda: elliptical_slice(0.0, -1.0))
+    case("a mean as a word of a slice", lambda: elliptical_slice("zero", 1.0))
+    case("a build that is no function", lambda: Kernel("mala", {"step_size": 0.1}))
+    case("parameters that are no dictionary", lambda: Kernel(mala, 0.1))
+    case("no rungs", lambda: TemperedTransition(rungs=0))
+    case("hotter than hot", lambda: TemperedTransition(hottest=2.0))
+    case("annealing nothing", lambda: Annealed("mala"))
+    case("annealing with a bad mean", lambda: Annealed(mala(), mean="zero"))
+    case("resampling above one", lambda: Annealed(mala(), resample_below=2.0))
+    case("composing nothing", lambda: Compose())
+    case("composing a list", lambda: Compose([mala(), mala()]))
+    case("composing discrete and continuous", lambda: train(teacher=Compose(mala(), SingleFlip())))
+    case("conditionals that are numbers", lambda: Gibbs([1, 2]))
+    case("a conditional alone", lambda: Gibbs(lambda key, z: z))
+    case("one value", lambda: SingleFlip(values=1))
+    case("values as a word", lambda: SingleFlip(values="two"))
+    case("preconditioning by one draw", lambda: Preconditioned(mala(), draws=1))
+    case("preconditioning nobody", lambda: Preconditioned(0.1))
+    case("preconditioning by half a draw", lambda: Preconditioned(mala(), draws=2.5))
+    case("scheduling a number", lambda: Scheduled(mala(), steps=3))
+    case("scheduling what is not there", lambda: Scheduled(mala(), leapfrogs=optax.constant_schedule(1)))
+    case("scheduling nobody", lambda: Scheduled(None, steps=optax.constant_schedule(1)))
+    case("a drift bound of zero", lambda: Langevin(0.1, drift_bound=0.0))
+    case("a bandwidth of zero", lambda: SVGD(bandwidth=0.0))
+    case("a class as teacher", lambda: train(teacher=Identity))
+
+
+def feedbacks() -> None:
+    """Feedbacks that cannot be built."""
+    case("an unknown estimator", lambda: ExclusiveKL("magic"))
+    case("an unknown divergence", lambda: FDivergence("kl"))
+    case("an unknown base", lambda: AdversarialELBO("posterior"))
+    case("an unknown kernel", lambda: MaximumMeanDiscrepancy("cosine"))
+    case("an unknown Stein kernel", lambda: KernelSteinDiscrepancy("cosine"))
+    case("a list as a kind", lambda: FDivergence(["reverse_kl"]))
+    case("a bandwidth as a word", lambda: MaximumMeanDiscrepancy(bandwidth="median"))
+    case("a negative bandwidth", lambda: MaximumMeanDiscrepancy(bandwidth=-1.0))
+    case("no moments", lambda: MomentMatching(0))
+    case("half a moment", lambda: MomentMatching(1.5))
+    case("a moment as a word", lambda: MomentMatching("two"))
+    case("a rate above one", lambda: MomentProjection(1.5))
+    case("a rate as a word", lambda: MomentProjection("slow"))
+    case("a negative power", lambda: EnergyMatching(-2.0))
+    case("a power as a word", lambda: EnergyMatching("two"))
+    case("a negative penalty", lambda: Wasserstein(-1.0))
+    case("a penalty as a word", lambda: LearntStein("large"))
+    case("no critic steps", lambda: JensenShannon(critic_steps=0))
+    case("half a critic step", lambda: Wasserstein(critic_steps=2.5))
+    case("a critic that is no function", lambda: train(feedback=JensenShannon(critic=3)))
+
+
+def files() -> None:
+    """Files that are not ours, and results that cannot be written."""
+
+    def written(content: bytes | None, name: str = "file"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            if content is not None:
+                path.write_bytes(content)
+            return understudy.load(path)
+
+    def damaged(place: float):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "student"
+            understudy.save(path, DiagonalGaussian(2))
+            raw = bytearray(path.read_bytes())
+            raw[int(place * len(raw))] ^= 1
+            path.write_bytes(bytes(raw))
+            return understudy.load(path)
+
+    def used_folder():
+        with tempfile.TemporaryDirectory() as folder:
+            train(folder=folder, updates=1)
+            return train(folder=folder)
+
+    def folder_is_a_file():
+        with tempfile.NamedTemporaryFile() as file:
+            return train(folder=file.name)
+
+    case("a missing file", lambda: written(None))
+    case("an empty file", lambda: written(b""))
+    case("a text file", lambda: written(b"not a student"))
+    case("a pickle", lambda: written(b"\x80\x04K\x01."))
+    case("a folder in place of a file", lambda: understudy.load(Path("/")))
+    case("a damaged beginning", lambda: damaged(0.1))
+    case("a damaged end", lambda: damaged(0.99))
+    case("saving a lambda", lambda: understudy.save(Path(tempfile.gettempdir()) / "no", NORMAL))
+    case("a folder in use", used_folder)
+    case("a folder that is a file", folder_is_a_file)
+
+
+for section in (settings_of_fit, ingredients, densities, data, students, teachers, feedbacks, files):
+    section()
+
+
+def answer(function: Callable[[], Any]) -> list[str]:
+    """The class and the message of what is raised."""
+    try:
+        function()
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+    return ["nothing", ""]
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    json.dump({name: answer(function) for name, function in CASES.items()}, sys.stdout)
