@@ -17,7 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-EXPERIMENTS = {"mixture": "understudy.experiments.mixture"}
+EXPERIMENTS = {
+    "mixture": "understudy.experiments.mixture",
+    "toys": "understudy.experiments.toys",
+}
 
 _EXAMPLES = """\
 examples:

@@ -28,7 +28,7 @@ from understudy.core import (
     Teacher,
     partition,
 )
-from understudy.teaching import Classroom
+from understudy.teaching import Classroom, Movement
 
 Learnt = tuple["State", Scalar, Bool[Array, ""]]
 
@@ -160,9 +160,7 @@ class Learner(eqx.Module):
         return self._with_past(lesson_key, state, x) if self.persistent or self.replay else state
 
     def _with_past(self, key: PRNGKeyArray, state: State, x: Condition) -> State:
-        lessons, _ = self.classroom.teach(
-            key, state.target, state.student, state.student, state.teacher, x
-        )
+        lessons, _ = self.teach(key, state, x)
         chains = lessons.before if self.persistent else None
         replay = None
         if self.replay:
@@ -174,19 +172,29 @@ class Learner(eqx.Module):
     def update(self, key: PRNGKeyArray, state: State, x: Condition = None) -> tuple[State, Info]:
         """Teach one batch of conditions and learn from it."""
         teach, recall = jax.random.split(key)
+        lessons, movement = self.teach(teach, state, x)
+        state, losses, skipped = self.learn(recall, state, lessons)
+        teacher = state.teacher.adapt(movement.acceptance)
+        state = eqx.tree_at(lambda s: (s.teacher, s.step), state, (teacher, state.step + 1))
+        return state, Info(*losses, movement.mean_acceptance, *movement[1:], skipped)
+
+    def teach(self, key: PRNGKeyArray, state: State, x: Condition = None) -> tuple[Lesson, Movement]:
+        """The student proposes, the teacher improves: lessons for a batch of conditions."""
         proposer = state.student if self.proposer == "student" else state.average or state.student
-        lessons, movement = self.classroom.teach(
-            teach, state.target, state.student, proposer, state.teacher, x, state.chains
+        return self.classroom.teach(
+            key, state.target, state.student, proposer, state.teacher, x, state.chains
         )
-        state, studied = self._remember(recall, state, lessons)
+
+    def learn(
+        self, key: PRNGKeyArray, state: State, lessons: Lesson
+    ) -> tuple[State, tuple[Scalar, Scalar, Scalar], Float[Array, "3"]]:
+        """Critic, student and model learn; losses and skipped steps in the order of :class:`Info`."""
+        state, studied = self._remember(key, state, lessons)
         state, critic_loss, critic_fine = self._critic_learns(state, studied)
         state, loss, student_fine = self._student_learns(state, studied)
         state, model_loss, model_fine = self._model_learns(state, lessons)
-        teacher = state.teacher.adapt(movement.acceptance)
-        state = eqx.tree_at(lambda s: (s.teacher, s.step), state, (teacher, state.step + 1))
         skipped = 1.0 - jnp.stack([student_fine, critic_fine, model_fine])
-        losses = (loss, critic_loss, model_loss)
-        return state, Info(*losses, movement.mean_acceptance, *movement[1:], skipped)
+        return state, (loss, critic_loss, model_loss), skipped
 
     def _remember(self, key: PRNGKeyArray, state: State, lessons: Lesson) -> tuple[State, Lesson]:
         if state.chains is not None:

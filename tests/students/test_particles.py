@@ -76,9 +76,9 @@ def test_table_gives_the_chains_of_each_condition():
 
 
 def test_bad_settings_are_named():
-    with pytest.raises(IngredientError, match="at least 2"):
+    with pytest.raises(IngredientError, match="2 or more"):
         NormalisedGaussian(3).sample(KEY, None, 1)
-    few = lessons_of(Indexed(jnp.array([0])), normal(1, 2, 2), jnp.ones((1, 2), bool))
+    few = lessons_of(Indexed(jnp.array([0]), None), normal(1, 2, 2), jnp.ones((1, 2), bool))
     with pytest.raises(IngredientError, match="5 particles"):
         Particles(normal(5, 2)).project(few, jnp.asarray(1.0))
     with pytest.raises(IngredientError, match="3 chains"):

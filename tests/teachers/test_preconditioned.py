@@ -62,6 +62,10 @@ def test_the_plain_kernel_hardly_moves_there():
 
 class Spy(Teacher):
     @property
+    def space(self):
+        return "continuous"
+
+    @property
     def deterministic(self) -> bool:
         return False
 

@@ -1,5 +1,6 @@
 """Stage one: where the target's mass is, and how it is scaled there."""
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ class Region(NamedTuple):
         evidence: Laplace's estimate of the log normalising constant.
         modes: number of different modes that the starts ended at.
         gradients: gradient evaluations spent.
+        compile_seconds: time spent compiling.
     """
 
     mean: Vector
@@ -35,6 +37,7 @@ class Region(NamedTuple):
     evidence: float
     modes: int
     gradients: int
+    compile_seconds: float
 
 
 class _Objective:
@@ -72,7 +75,9 @@ def find_region(target: Target, seed: int = 0, starts: int = 8, spread: float = 
         starts: number of starts, uniform in [-spread, spread] in every coordinate; one more at zero.
         spread: how far the starts reach.
     """
+    started = time.perf_counter()
     objective = _Objective(target)
+    compiling = time.perf_counter() - started
     generator = np.random.default_rng(seed)
     points = [np.zeros(target.dim), *generator.uniform(-spread, spread, (starts, target.dim))]
     points = [z for z in points if np.isfinite(objective(z)[0])]
@@ -84,7 +89,7 @@ def find_region(target: Target, seed: int = 0, starts: int = 8, spread: float = 
     ends = _distinct([_climb(objective, z) for z in points])
     regions = [_laplace(objective, z) for z in ends]
     best = max(regions, key=lambda region: region.evidence)
-    return best._replace(modes=len(ends), gradients=objective.count)
+    return best._replace(modes=len(ends), gradients=objective.count, compile_seconds=compiling)
 
 
 def _climb(objective: Callable, z: Vector) -> tuple[float, Vector]:
@@ -118,7 +123,7 @@ def _laplace(objective: Callable, z: Vector, polish: int = 3) -> Region:
     upper = np.linalg.qr((vectors / np.sqrt(values)).T, mode="r")
     factor = upper.T * np.where(np.diag(upper) < 0, -1, 1)
     evidence = -value + 0.5 * (z.size * np.log(2 * np.pi) - np.log(values).sum())
-    return Region(z, factor, float(evidence), 1, 0)
+    return Region(z, factor, float(evidence), 1, 0, 0.0)
 
 
 def _curvature(objective: Callable, z: Vector) -> tuple[Vector, Matrix]:

@@ -1,5 +1,6 @@
 """Stages two and three: a Gaussian by its moments, then a flow on the Gaussian's whitening."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -11,11 +12,13 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from understudy.callbacks import Callback, Chunk, StopTraining
-from understudy.core import Condition, ExplicitStudent, Target, Teacher
+from understudy.core import Condition, ExplicitStudent, Student, Target, Teacher
 from understudy.feedbacks import InclusiveKL, MomentProjection
-from understudy.students import Flow, FullGaussian, coupling_flow
+from understudy.students import Flow, FullGaussian
 from understudy.teachers import Compose, IndependenceMetropolis, Preconditioned, Scheduled, hmc
 from understudy.training import Fit, fit
+
+PARTICLES = 64
 
 
 class Whitened(Target):
@@ -77,7 +80,7 @@ def _densities(
 def fit_gaussian(
     target: Target, seed: int, updates: int, callbacks: Sequence[Callback] = (), steps: float = 4
 ) -> Fit:
-    """A full Gaussian that follows the moments of the teacher's draws."""
+    """A full Gaussian that follows the moments of the teacher's draws, averaged over updates."""
     local = hmc(0.5, 3, target_acceptance=0.8, jitter=0.5, largest_step=jnp.pi / 6)
     teacher = Scheduled(Preconditioned(local), steps=optax.linear_schedule(1, steps, updates))
     return fit(
@@ -87,7 +90,7 @@ def fit_gaussian(
         MomentProjection(0.1),
         updates=updates,
         seed=seed,
-        particles=64,
+        particles=PARTICLES,
         average=0.98,
         chunk=100,
         progress=False,
@@ -97,7 +100,7 @@ def fit_gaussian(
 
 def fit_flow(
     target: Target,
-    flow: Callable[[PRNGKeyArray], Flow],
+    flow: Student | Callable[[PRNGKeyArray], Student],
     seed: int,
     updates: int,
     callbacks: Sequence[Callback] = (),
@@ -112,7 +115,7 @@ def fit_flow(
         InclusiveKL(),
         updates=updates,
         seed=seed,
-        particles=64,
+        particles=PARTICLES,
         optimiser=optax.adam(optax.cosine_decay_schedule(rate, updates)),
         chunk=250,
         progress=False,
@@ -132,3 +135,19 @@ def keep_scale(chunk: Chunk) -> None:
     largest = float(jnp.exp(chunk.state.student.log_diagonal).max())
     if not largest < 1e3:
         raise StopTraining
+
+
+def until(deadline: float) -> Callback:
+    """Stop at a time of ``time.perf_counter``."""
+
+    def stop(chunk: Chunk) -> None:
+        del chunk
+        if time.perf_counter() > deadline:
+            raise StopTraining
+
+    return stop
+
+
+def gradients(updates: int, steps: float, leapfrogs: int) -> int:
+    """Gradient evaluations of ``updates`` whose transitions grow from one to ``steps``."""
+    return int(updates * PARTICLES * ((1 + steps) / 2 * leapfrogs + 1))

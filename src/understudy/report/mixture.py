@@ -15,7 +15,7 @@ GRID = np.linspace(-8, 8, 401)
 
 
 def mixture_figure(
-    curves: Sequence[dict[str, Any]], draws: dict[str, np.ndarray], target: Target
+    curves: Sequence[dict[str, Any]], draws: dict[str, np.ndarray], target: Target, floor: float
 ) -> Figure:
     """Fitted densities over the true one, and KSD against updates and run time.
 
@@ -23,6 +23,7 @@ def mixture_figure(
         curves: rows of kind "curve": ``name``, ``step``, ``training_seconds``, ``ksd_quartiles``.
         draws: draws of one repeat for each name to show.
         target: a normalised density in one dimension.
+        floor: the KSD of exact draws.
     """
     figure = Figure(figsize=(13, 7.5), layout="constrained")
     panels = figure.subplots(2, 3)
@@ -34,9 +35,9 @@ def mixture_figure(
         axes.set_title(title)
     for column, axis in ((1, "step"), (2, "training_seconds")):
         paper = [row for row in curves if row["name"].startswith("perceptron, T=")]
-        _ksd(panels[0, column], paper, axis, "perceptron, the paper's chains")
+        _ksd(panels[0, column], paper, axis, floor, "perceptron, the paper's chains")
         ours = [row for row in curves if not row["from_paper"]]
-        _ksd(panels[1, column], ours, axis, "ours")
+        _ksd(panels[1, column], ours, axis, floor, "ours")
     return figure
 
 
@@ -51,12 +52,12 @@ def _densities(axes: Axes, draws: dict[str, np.ndarray], target: Target) -> None
     axes.legend(frameon=False, fontsize=8)
 
 
-def _ksd(axes: Axes, rows: Sequence[dict[str, Any]], axis: str, title: str) -> None:
+def _ksd(axes: Axes, rows: Sequence[dict[str, Any]], axis: str, floor: float, title: str) -> None:
     for row in rows:
         low, middle, high = np.asarray(row["ksd_quartiles"])
         (line,) = axes.plot(row[axis], middle, label=row["name"], linewidth=1.4)
         axes.fill_between(row[axis], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-    axes.axhline(0.042, color="grey", linestyle=":", label="exact draws")
+    axes.axhline(floor, color="grey", linestyle=":", label="exact draws")
     names = {"step": "updates", "training_seconds": "seconds, all repeats side by side"}
     axes.set(xlabel=names[axis], ylabel="KSD", yscale="log", title=title)
     axes.legend(frameon=False, fontsize=8)

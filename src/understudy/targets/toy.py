@@ -141,8 +141,10 @@ class Ring(Target):
 
 
 class Moons(Target):
-    """Two crescents that interlock: on each the squared radius is Gaussian, truncated at zero, and the
-    angle a Gaussian wrapped around the circle, facing up on one and down on the other; normalised.
+    """Two crescents of equal weight that interlock, one open below, the other above; normalised.
+
+    On each the squared radius is Gaussian, truncated at zero, and the angle is a Gaussian wrapped
+    around the circle.
 
     Args:
         radius: of both crescents.

@@ -272,7 +272,7 @@ def elliptical_slice(mean: Setting, covariance: Setting, steps: Setting = 1) -> 
         covariance: covariance of the prior, a vector of variances or a matrix.
         steps: number of transitions T.
     """
-    covariance = number("covariance", covariance)
+    covariance = jnp.atleast_1d(number("covariance", covariance))
     positive("the variances in covariance", jnp.diag(covariance) if covariance.ndim == 2 else covariance)
     return Kernel(adapters.elliptical_slice, {"mean": mean, "covariance": covariance}, steps)
 

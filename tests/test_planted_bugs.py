@@ -1,0 +1,201 @@
+"""Bugs put into a copy of the package on purpose: the tests that exist must notice each of them."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+class Bug(NamedTuple):
+    """A textual change of one file, and the tests that should fail for it."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+    only: str = ""
+
+
+BUGS = {
+    "checksum not verified": Bug(
+        "store.py",
+        "if raw[place : place + 64] != _digest(raw, place):",
+        "if len(raw) < place:",
+        "tests/test_store.py",
+        "no_damaged_file_loads",
+    ),
+    "accept sign of independence Metropolis": Bug(
+        "teachers/independence.py",
+        "jnp.minimum(candidate_weight - weight, 0.0)",
+        "jnp.minimum(weight - candidate_weight, 0.0)",
+        "tests/teachers/test_independence.py",
+    ),
+    "accept sign of tempered transitions": Bug(
+        "teachers/tempered.py",
+        "jnp.exp(jnp.minimum(end.log_ratio, 0.0))",
+        "jnp.exp(jnp.minimum(-end.log_ratio, 0.0))",
+        "tests/teachers/test_tempered.py",
+        "unequal_weights or fills",
+    ),
+    "accept sign of the random walk within": Bug(
+        "teachers/tempered.py",
+        "log_ratio = beta * (height - state.height)",
+        "log_ratio = beta * (state.height - height)",
+        "tests/teachers/test_tempered.py",
+        "unequal_weights or fills",
+    ),
+    "accept sign of single flips": Bug(
+        "teachers/gibbs.py",
+        "log_ratio = log_density(candidate) - log_density(z)",
+        "log_ratio = log_density(z) - log_density(candidate)",
+        "tests/teachers/test_gibbs.py",
+        "metropolis",
+    ),
+    "no volume in the whitened density": Bug(
+        "teachers/preconditioned.py",
+        "log_prob(colour(u)) + log_volume)",
+        "log_prob(colour(u)))",
+        "tests/teachers/test_preconditioned.py",
+        "right_density",
+    ),
+    "no Jacobian in a warped target": Bug(
+        "targets/toy.py",
+        "return norm.logpdf(noise).sum() + log_det",
+        "return norm.logpdf(noise).sum()",
+        "tests/targets/test_toy.py",
+        "normalised",
+    ),
+    "a stale density in the kernel's state": Bug(
+        "teachers/kernels.py",
+        "start = plain.init(z, jax.random.fold_in(key, self.steps))",
+        "stale = self.build(lambda z: 0.0 * z.sum(), **self.parameters, **dict(self.options))\n"
+        "        start = stale.init(z, jax.random.fold_in(key, self.steps))",
+        "tests/teachers/test_kernels.py",
+        "documented_formula or leapfrog_step",
+    ),
+    "a kept diagonal": Bug(
+        "feedbacks/common.py",
+        "    if distinct:\n",
+        "    if False:\n",
+        "tests/feedbacks/test_matching.py",
+        "fixed_point or closed_form",
+    ),
+    "the sign of the inclusive KL": Bug(
+        "feedbacks/likelihood.py",
+        "loss = -average(log_probs(student, lesson.after",
+        "loss = average(log_probs(student, lesson.after",
+        "tests/feedbacks/test_likelihood.py",
+        "inclusive",
+    ),
+    "the sign of the control variate": Bug(
+        "feedbacks/likelihood.py",
+        "loss = loss + average(log_probs(student, lesson.control",
+        "loss = loss - average(log_probs(student, lesson.control",
+        "tests/feedbacks/test_likelihood.py",
+        "inclusive",
+    ),
+    "the sign of the exclusive KL": Bug(
+        "feedbacks/likelihood.py",
+        "costs = log_probs(density, draws, lesson.x) - log_densities(target, draws, lesson.x)",
+        "costs = log_densities(target, draws, lesson.x) - log_probs(density, draws, lesson.x)",
+        "tests/feedbacks/test_likelihood.py",
+        "exclusive",
+    ),
+    "weights ignored": Bug(
+        "teaching.py",
+        "weights=jax.nn.softmax(log_weights, where=kept)",
+        "weights=jax.nn.softmax(0 * log_weights, where=kept)",
+        "tests/test_teaching.py",
+    ),
+    "weights ignored in an average": Bug(
+        "feedbacks/common.py",
+        "return jnp.sum(weights * jnp.where(weights == 0, 0.0, values))",
+        "return values.mean()",
+        "tests/feedbacks/test_matching.py",
+        "weight_zero",
+    ),
+    "half of the squares missing": Bug(
+        "students/gaussian.py",
+        "return -0.5 * (squares + log_determinant + self.dim * jnp.log(2 * jnp.pi))",
+        "return -(squares + log_determinant + self.dim * jnp.log(2 * jnp.pi))",
+        "tests/students/test_gaussian.py",
+        "scipy",
+    ),
+    "chains that are not finite are kept": Bug(
+        "teaching.py",
+        "kept = improved.finite & drawn",
+        "kept = drawn",
+        "tests/test_learning.py",
+        "not_finite_stay_out",
+    ),
+    "the wrong noise of Langevin": Bug(
+        "teachers/langevin.py",
+        "jnp.sqrt(2 * self.step_size)",
+        "jnp.sqrt(self.step_size)",
+        "tests/teachers/test_langevin.py",
+        "recursion",
+    ),
+    "annealing forgets the base": Bug(
+        "teachers/annealed.py",
+        "log_density(z) - base(z)",
+        "log_density(z)",
+        "tests/teachers/test_annealed.py",
+        "evidence or importance",
+    ),
+    "the model climbs the wrong way": Bug(
+        "learning.py",
+        "return -jnp.sum(jnp.where(lesson.kept, lesson.weights * values, 0.0))",
+        "return jnp.sum(jnp.where(lesson.kept, lesson.weights * values, 0.0))",
+        "tests/test_learning.py",
+        "maximum_likelihood",
+    ),
+    "the same noise in every update": Bug(
+        "training.py",
+        "jax.random.fold_in(state.key, state.step)",
+        "jax.random.fold_in(state.key, 0)",
+        "tests/test_methods.py",
+        "chains_of_mcmc",
+    ),
+}
+FAST = "checksum not verified"
+
+
+def plant(folder: Path, bug: Bug) -> Path:
+    copy = folder / "understudy"
+    shutil.copytree(ROOT / "src" / "understudy", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    place = copy / bug.file
+    text = place.read_text()
+    assert text.count(bug.old) == 1, f"the text to change occurs {text.count(bug.old)} times"
+    place.write_text(text.replace(bug.old, bug.new))
+    return copy
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+
+
+def test_the_copy_is_what_is_imported(tmp_path):
+    copy = plant(tmp_path, BUGS[FAST])
+    found = run(tmp_path, "-c", "import importlib.util as u; print(u.find_spec('understudy').origin)")
+    assert found.stdout.strip() == str(copy / "__init__.py")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == FAST else pytest.mark.slow) for name in BUGS]
+)
+def test_the_tests_notice(tmp_path, name):
+    bug = BUGS[name]
+    plant(tmp_path, bug)
+    options = ["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    tests = run(tmp_path, "-m", "pytest", bug.tests, *options, *(["-k", bug.only] if bug.only else []))
+    assert tests.returncode == 1, tests.stdout[-2000:]
+    assert " failed" in tests.stdout.splitlines()[-1], tests.stdout[-2000:]
