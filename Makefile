@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-slow lint lock clean help
+.PHONY: demo test test-slow lint tables lock clean help
 
 help:          ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -21,6 +21,9 @@ lint: $(READY) ## style and types
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/pyright
+
+tables: $(READY) ## fill the tables of the documents from the rows in results
+	$(BIN)/python -m understudy.report.tables
 
 lock: $(READY) ## write constraints.txt anew from pyproject.toml
 	$(BIN)/pip install -q uv

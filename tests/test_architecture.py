@@ -16,7 +16,7 @@ BASE = {"core", "networks", "checks"}
 INGREDIENTS = {"targets", "students", "teachers", "feedbacks"}
 STORE = {"store", "description"}
 TRAINING = BASE | STORE | {"teaching", "learning", "callbacks"}
-LIBRARY = TRAINING | INGREDIENTS | {"training", "methods", "evaluation", "report"}
+LIBRARY = TRAINING | INGREDIENTS | {"training", "methods", "auto", "evaluation", "report"}
 ALLOWED = {
     "core": set(),
     "checks": {"core"},
@@ -30,6 +30,7 @@ ALLOWED = {
     "callbacks": BASE | STORE | {"learning"},
     "training": TRAINING,
     "methods": TRAINING | INGREDIENTS | {"training"},
+    "auto": TRAINING | INGREDIENTS | {"training"},
     "report": BASE | STORE,
     "experiments": LIBRARY,
     "cli": LIBRARY | {"experiments"},

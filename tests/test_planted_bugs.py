@@ -98,7 +98,7 @@ BUGS = {
         "loss = loss + average(log_probs(student, lesson.control",
         "loss = loss - average(log_probs(student, lesson.control",
         "tests/feedbacks/test_likelihood.py",
-        "inclusive",
+        "control_variate",
     ),
     "the sign of the exclusive KL": Bug(
         "feedbacks/likelihood.py",
@@ -166,9 +166,14 @@ BUGS = {
 FAST = "checksum not verified"
 
 
-def plant(folder: Path, bug: Bug) -> Path:
+def copied(folder: Path) -> Path:
     copy = folder / "understudy"
     shutil.copytree(ROOT / "src" / "understudy", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+def plant(folder: Path, bug: Bug) -> Path:
+    copy = copied(folder)
     place = copy / bug.file
     text = place.read_text()
     assert text.count(bug.old) == 1, f"the text to change occurs {text.count(bug.old)} times"
@@ -183,10 +188,24 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess:
     )
 
 
+def run_tests(folder: Path, tests: str, only: str) -> subprocess.CompletedProcess:
+    options = ["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    return run(folder, "-m", "pytest", tests, *options, *(["-k", only] if only else []))
+
+
 def test_the_copy_is_what_is_imported(tmp_path):
     copy = plant(tmp_path, BUGS[FAST])
     found = run(tmp_path, "-c", "import importlib.util as u; print(u.find_spec('understudy').origin)")
     assert found.stdout.strip() == str(copy / "__init__.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tests", "only"), sorted({(bug.tests, bug.only) for bug in BUGS.values()}))
+def test_a_copy_without_a_bug_passes(tmp_path, tests, only):
+    """Otherwise a failure below would prove nothing."""
+    copied(tmp_path)
+    found = run_tests(tmp_path, tests, only)
+    assert found.returncode == 0, found.stdout[-2000:]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +214,6 @@ def test_the_copy_is_what_is_imported(tmp_path):
 def test_the_tests_notice(tmp_path, name):
     bug = BUGS[name]
     plant(tmp_path, bug)
-    options = ["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    tests = run(tmp_path, "-m", "pytest", bug.tests, *options, *(["-k", bug.only] if bug.only else []))
-    assert tests.returncode == 1, tests.stdout[-2000:]
-    assert " failed" in tests.stdout.splitlines()[-1], tests.stdout[-2000:]
+    found = run_tests(tmp_path, bug.tests, bug.only)
+    assert found.returncode == 1, found.stdout[-2000:]
+    assert " failed" in found.stdout.splitlines()[-1], found.stdout[-2000:]

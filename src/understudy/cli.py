@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import importlib
 import os
+import shutil
 import sys
 import typing
 import warnings
@@ -180,7 +181,18 @@ def _experiment(prog: str, module_name: str, name: str, words: Sequence[str]) ->
     given = parser.read(words)
     settings = read_settings(given, module.Settings)
     given.out.mkdir(parents=True, exist_ok=True)
-    last_line(module.run(settings, given.out, progress=False if given.quiet else None))
+    figures = module.run(settings, given.out, progress=False if given.quiet else None)
+    if getattr(settings, "preset", "") == "paper":
+        _publish(given.out, Path("results"), name)
+    last_line(figures)
+
+
+def _publish(out: Path, results: Path, name: str) -> None:
+    """Rows and picture of a full run also go to ``results``, where the documents read them."""
+    results.mkdir(exist_ok=True)
+    for file in (f"{name}.jsonl", f"{name}.png"):
+        if (out / file).exists() and out.resolve() != results.resolve():
+            shutil.copyfile(out / file, results / file)
 
 
 def _exit_code(error: BaseException) -> int | None:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from understudy.checks import one_of, whole
+from understudy.checks import number, one_of, shown, whole
 from understudy.core import (
     CONDITIONS,
     Condition,
@@ -118,6 +118,11 @@ class Learner(eqx.Module):
         refresh: float = 1.0,
         replay: int = 0,
     ):
+        for name, value in (("average", average), ("refresh", refresh)):
+            if value is not None:
+                number(name, value)
+        for optimiser_or_none in (optimiser, critic_optimiser, model_optimiser):
+            _check_optimiser(optimiser_or_none)
         for allowed, expected, came in (
             (isinstance(feedback, Feedback), "feedback is a Feedback such as InclusiveKL()", feedback),
             (average is None or 0 < average < 1, "average is a decay between 0 and 1", average),
@@ -315,6 +320,13 @@ def _repeat(step: Callable, module: PyTree, memory: PyTree, times: int) -> tuple
         return eqx.filter((*learnt, loss, fine & still), eqx.is_array)
 
     return eqx.combine(jax.lax.fori_loop(1, times, body, arrays), rest)
+
+
+def _check_optimiser(optimiser: Any) -> None:
+    if not isinstance(optimiser, optax.GradientTransformation | None):
+        raise IngredientError(
+            f"An optimiser comes from optax, such as optax.adam(1e-3); {shown(optimiser)} came."
+        )
 
 
 def _check_space(feedback: Feedback, student: Student, teacher: Teacher) -> None:

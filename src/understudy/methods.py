@@ -5,11 +5,14 @@ Keyword arguments beyond those named go to ``fit``: updates, particles, seed, op
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from understudy.core import ExplicitStudent, Feedback, Indexed, Student, Target, Teacher
+from understudy.checks import shown
+from understudy.core import ExplicitStudent, Feedback, Indexed, IngredientError, Student, Target, Teacher
 from understudy.feedbacks import (
     AdversarialELBO,
     Copy,
@@ -91,15 +94,17 @@ def operator_vi(target: Target, student: Student, data: Any = None, **settings: 
 
 def persistent_mcmc(
     model: Target,
-    data: Float[Array, "rows ..."],
+    data: Any,
     teacher: Teacher | None = None,
     chains: int = 1,
     batch_size: int = 64,
     **settings: Any,
 ) -> Fit:
     """Persistent MCMC: chains per datum go on from update to update, and theta learns from them."""
+    if not isinstance(data, jax.Array | np.ndarray) or data.ndim == 0:
+        raise IngredientError(f"data is an array with one row per datum; {shown(data)} came.")
     table = ChainTable(data.shape[0], chains, model.dim)
-    rows = Minibatches(Indexed(jnp.arange(data.shape[0]), data), batch_size)
+    rows = Minibatches(Indexed(jnp.arange(data.shape[0]), jnp.asarray(data)), batch_size)
     settings = {"particles": chains, **_learning(settings)}
     return fit(OfIndexed(model), table, teacher or _langevin(), Copy(), rows, **settings)
 

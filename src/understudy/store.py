@@ -5,6 +5,7 @@ whole file (computed with the digest's own 64 characters set to zero), so a flip
 end is noticed. Files are written beside their place and then renamed: a crash leaves the old one.
 """
 
+import contextlib
 import hashlib
 import json
 import math
@@ -45,6 +46,7 @@ def save(path: str | Path, module: PyTree) -> None:
         module: modules, arrays, random keys, numbers, strings and containers of them. Functions are
             stored by name, so lambdas are refused.
     """
+    _check_path(path)
     arrays: list[np.ndarray] = []
     try:
         description = describe(module, arrays, type(module).__name__)
@@ -63,6 +65,7 @@ def load(path: str | Path, classes: Sequence[Any] = ()) -> Any:
         classes: your own module classes (and functions) that the file may name; those of understudy,
             equinox, flowjax, paramax, jax.nn and jax.numpy are known already.
     """
+    _check_path(path)
     arrays, description = read(path)
     known = {name_of(cls): cls for cls in classes} | {
         f"__main__:{cls.__qualname__}": cls for cls in classes
@@ -168,6 +171,11 @@ def _unpack(entry: dict, odd: list | None) -> np.ndarray:
     return np.frombuffer(entry["data"], jax.numpy.dtype(dtype)).reshape(shape)
 
 
+def _check_path(path: Any) -> None:
+    if not isinstance(path, str | Path):
+        raise StoreError(f"path is the name of a file; {path!r} came.")
+
+
 def replace_file(path: Path, pieces: Sequence[bytes]) -> None:
     """Write a file whole or not at all: a temporary one, flushed, takes its place."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -183,7 +191,8 @@ def replace_file(path: Path, pieces: Sequence[bytes]) -> None:
             f"{path} could not be written ({error}); check the folder and its free space."
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_checkpoint(folder: str | Path, step: int, tree: PyTree, description: dict) -> Path:

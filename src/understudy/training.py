@@ -10,7 +10,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.callbacks import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
@@ -140,7 +139,8 @@ def fit(
 def _train(learner, conditions, state, updates, size, hooks, recorder, repeats) -> Fit:
     run = _run if repeats is None else eqx.filter_vmap(_run, in_axes=(None, None, eqx.if_array(0), None))
     started = time.perf_counter()
-    compiled = eqx.filter_jit(run).lower(learner, conditions, state, jnp.array(1)).compile()
+    program: Any = eqx.filter_jit(run)
+    compiled = program.lower(learner, conditions, state, jnp.array(1)).compile()
     compiling = time.perf_counter() - started
     step, seconds = _step(state), recorder.seconds
     try:
@@ -251,14 +251,6 @@ def _learner(feedback: Feedback, settings: dict[str, Any]) -> Learner:
             f"Unknown setting {unknown[0]!r}; beyond its own arguments fit takes "
             f"{', '.join(sorted(allowed))}."
         )
-    for name in {"average", "refresh"} & set(settings):
-        if settings[name] is not None:
-            number(name, settings[name])
-    for name in (name for name in settings if name.endswith("optimiser")):
-        if not isinstance(settings[name], optax.GradientTransformation | None):
-            raise IngredientError(
-                f"{name} comes from optax, such as optax.adam(1e-3); {shown(settings[name])} came."
-            )
     return Learner(feedback, **settings)
 
 
@@ -306,8 +298,8 @@ def _rehearse(target: Target, student: Student, x: Condition, particles: int) ->
     one = jax.tree.map(lambda leaf: leaf[0], x)
     given = "" if x is None else f" given x of shape {[leaf.shape for leaf in jax.tree.leaves(one)]}"
     key = jax.random.key(0)
+    doing = f"The student ({type(student).__name__}) cannot draw{given}"
     try:
-        doing = f"The student ({type(student).__name__}) cannot draw{given}"
         draws = jax.eval_shape(lambda: student.sample(key, one, particles))
         doing = f"The log density ({type(target).__name__}) fails at a draw of size {target.dim}{given}"
         jax.eval_shape(lambda z: target.log_density(z[0], one), draws)

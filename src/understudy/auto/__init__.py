@@ -62,8 +62,8 @@ class _Found(NamedTuple):
 
 
 def fit_auto(
-    target: Target,
-    budget: float | None = None,
+    target: Any,
+    budget: float | int | None = None,
     seed: int = 0,
     *,
     starts: int = 8,

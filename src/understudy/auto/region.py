@@ -83,8 +83,8 @@ def find_region(target: Target, seed: int = 0, starts: int = 8, spread: float = 
     points = [z for z in points if np.isfinite(objective(z)[0])]
     if not points:
         raise IngredientError(
-            f"The log density is not finite at any of {starts + 1} starts within {spread} of zero; check "
-            "it there, or shift and scale the target so that its mass lies near zero."
+            f"The log density is not finite at any of {starts + 1} starts within {spread} of zero; "
+            "check it there, or shift and scale the target so that its mass lies near zero."
         )
     ends = _distinct([_climb(objective, z) for z in points])
     regions = [_laplace(objective, z) for z in ends]

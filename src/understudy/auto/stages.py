@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 from understudy.callbacks import Callback, Chunk, StopTraining
 from understudy.core import Condition, ExplicitStudent, Student, Target, Teacher
 from understudy.feedbacks import InclusiveKL, MomentProjection
-from understudy.students import Flow, FullGaussian
+from understudy.students import FullGaussian
 from understudy.teachers import Compose, IndependenceMetropolis, Preconditioned, Scheduled, hmc
 from understudy.training import Fit, fit
 
@@ -78,7 +78,7 @@ def _densities(
 
 
 def fit_gaussian(
-    target: Target, seed: int, updates: int, callbacks: Sequence[Callback] = (), steps: float = 4
+    target: Target, seed: int, updates: int, callbacks: Sequence[Callback] = (), steps: int = 4
 ) -> Fit:
     """A full Gaussian that follows the moments of the teacher's draws, averaged over updates."""
     local = hmc(0.5, 3, target_acceptance=0.8, jitter=0.5, largest_step=jnp.pi / 6)
@@ -104,7 +104,7 @@ def fit_flow(
     seed: int,
     updates: int,
     callbacks: Sequence[Callback] = (),
-    steps: float = 3,
+    steps: int = 3,
     rate: float = 3e-3,
 ) -> Fit:
     """A flow taught by local moves and then one independence move, by the inclusive KL."""
@@ -123,7 +123,7 @@ def fit_flow(
     )
 
 
-def flow_teacher(updates: int, steps: float) -> Teacher:
+def flow_teacher(updates: int, steps: int) -> Teacher:
     """Hamiltonian moves, T growing to ``steps``, then one independence move."""
     local = hmc(0.5, 2, target_acceptance=0.8, jitter=0.7, largest_step=jnp.pi / 4)
     growing = Scheduled(local, steps=optax.linear_schedule(1, steps, updates))
@@ -148,6 +148,6 @@ def until(deadline: float) -> Callback:
     return stop
 
 
-def gradients(updates: int, steps: float, leapfrogs: int) -> int:
+def gradients(updates: int, steps: int, leapfrogs: int) -> int:
     """Gradient evaluations of ``updates`` whose transitions grow from one to ``steps``."""
     return int(updates * PARTICLES * ((1 + steps) / 2 * leapfrogs + 1))

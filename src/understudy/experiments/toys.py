@@ -94,6 +94,7 @@ def rows(updates: int) -> list[Row]:
     local = mala(0.1, steps=4, target_acceptance=0.6)
     anywhere = Compose(local, IndependenceMetropolis(steps=4))
     tempered = Compose(TemperedTransition(target_acceptance=0.4), local)
+    hotter = Compose(TemperedTransition(hottest=0.02, target_acceptance=0.4), *anywhere.teachers)
     flips = SingleFlip(steps=5)
     free = Compose(flips, IndependenceMetropolis(steps=4))
     kl, energy = InclusiveKL(), EnergyDistance()
@@ -107,7 +108,7 @@ def rows(updates: int) -> list[Row]:
     ]
     return [
         *plane,
-        Row("box", "forty gaussians", box, anywhere, kl, updates, 0.1, 256),
+        Row("box", "forty gaussians", box, hotter, kl, updates, 0.1, 256),
         Row("discrete", "ising", discrete, flips, kl, updates, 0.01, 256),
         Row("discrete, independence", "ising", discrete, free, kl, updates, 0.01, 256),
     ]

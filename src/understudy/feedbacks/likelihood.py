@@ -1,6 +1,7 @@
 """Kullback-Leibler divergences, for students whose density can be evaluated."""
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
 from understudy.checks import one_of
@@ -44,10 +45,11 @@ class InclusiveKL(CriticFree):
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """Cross entropy of the teacher's draws, with the control variate."""
         del critic, target
-        loss = -average(log_probs(student, lesson.after, lesson.x), lesson.weights)
-        if self.control:
-            loss = loss + average(log_probs(student, lesson.control, lesson.x), lesson.uniform)
-        return loss
+        if not self.control:
+            return -average(log_probs(student, lesson.after, lesson.x), lesson.weights)
+        both = log_probs(student, jnp.concatenate([lesson.after, lesson.control]), lesson.x)
+        after, control = jnp.split(both, 2)
+        return average(control, lesson.uniform) - average(after, lesson.weights)
 
 
 class ExclusiveKL(CriticFree):

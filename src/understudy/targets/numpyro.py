@@ -74,7 +74,7 @@ class NumPyroTarget(Target):
         return {s.name: part.reshape(s.shape) for s, part in zip(self.sites, parts, strict=True)}
 
 
-def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
+def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> NumPyroTarget:
     """The posterior of a NumPyro model given its arguments, as a target over flat vectors.
 
     Args:
@@ -121,7 +121,7 @@ def _divide(arguments: Any) -> tuple[PyTree, _Static]:
         )
     arguments = (tuple(arguments[0]), dict(arguments[1]))
     leaves, structure = jax.tree.flatten(arguments)
-    arrays = [jnp.asarray(leaf) if _is_data(leaf) else None for leaf in leaves]
+    arrays = tuple(jnp.asarray(leaf) if _is_data(leaf) else None for leaf in leaves)
     others = tuple(None if _is_data(leaf) else leaf for leaf in leaves)
     return arrays, _Static(others, structure)
 
@@ -197,8 +197,8 @@ def _fault(site: dict[str, Any]) -> str | None:
     name = site["name"]
     if site["type"] == "plate" and site["args"][0] != site["args"][1]:
         return (
-            f"Plate {name!r} takes a random subsample inside the model; pass minibatches as arguments and "
-            "scale their likelihood with numpyro.handlers.scale instead."
+            f"Plate {name!r} takes a random subsample inside the model; pass minibatches as arguments "
+            "and scale their likelihood with numpyro.handlers.scale instead."
         )
     if site["type"] == "param":
         return (
@@ -221,7 +221,7 @@ def _fault(site: dict[str, Any]) -> str | None:
 
 def _discrete_sentence(site: dict[str, Any]) -> str:
     return (
-        f"Site {site['name']!r} is discrete; sum it out (for example with MixtureSameFamily or enumeration), "
+        f"Site {site['name']!r} is discrete; sum it out (with MixtureSameFamily or by enumeration), "
         "or write the log density yourself and choose a discrete student such as Autoregressive."
     )
 
@@ -242,11 +242,13 @@ def _check_start(target: NumPyroTarget) -> None:
 
 def _culprits(target: NumPyroTarget) -> str:
     args, kwargs = _join(target.data, target.rest)
-    values = target.constrain(jnp.zeros(target.dim))
-    parts, _ = numpyro_util.compute_log_probs(
-        seed(target.model, jax.random.key(0)), args, kwargs, values
-    )
-    bad = [repr(name) for name, value in parts.items() if not np.isfinite(value)]
+
+    def parts() -> dict[str, Array]:
+        values = target.constrain(jnp.zeros(target.dim))
+        model = seed(target.model, jax.random.key(0))
+        return numpyro_util.compute_log_probs(model, args, kwargs, values)[0]
+
+    bad = [repr(name) for name, value in jax.jit(parts)().items() if not np.isfinite(value)]
     return f" (not finite at zero: {', '.join(bad)})" if bad else ""
 
 

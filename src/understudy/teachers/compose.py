@@ -37,8 +37,7 @@ class Compose(Teacher):
     @property
     def space(self) -> Space:
         """The space of the teachers that have one; they must agree."""
-        spaces = {teacher.space for teacher in self.teachers} - {"any"}
-        return spaces.pop() if spaces else "any"
+        return next((teacher.space for teacher in self.teachers if teacher.space != "any"), "any")
 
     @property
     def deterministic(self) -> bool:

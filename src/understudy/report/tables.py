@@ -1,0 +1,94 @@
+"""Tables of the documents, made from the rows in ``results``: ``python -m understudy.report.tables``."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from understudy import store
+
+Row = Mapping[str, Any]
+
+
+def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    rows = [header, ["---"] * len(header), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def mixture_table(results: Path) -> str:
+    """Every row of the mixture experiment beside exact draws."""
+    rows = store.read_rows(results / "mixture.jsonl")
+    header = ("row", "both modes", "KSD", "W1", "weight error", "mode variance", "run / compile s")
+    lines = [_mixture_line(row) for row in rows if row["kind"] == "summary"]
+    for row in rows:
+        if row["kind"] == "exact":
+            lines.append(("*exact draws*", "", *_numbers(row, "ksd", "w1", "weight_error"), "", ""))
+    return table(header, lines)
+
+
+def _mixture_line(row: Row) -> tuple[str, ...]:
+    name = f"{row['name']} (paper)" if row["from_paper"] else row["name"]
+    variances = " / ".join("-" if v is None else f"{v:.2f}" for v in row["mode_variances"])
+    times = f"{row['seconds']:.0f} / {row['compile_seconds']:.0f}"
+    numbers = _numbers(row, "ksd", "w1", "weight_error")
+    return (name, f"{row['both_modes']} of {row['repeats']}", *numbers, variances, times)
+
+
+def _numbers(row: Row, *names: str) -> tuple[str, ...]:
+    return tuple(f"{row[name]:.3f}" for name in names)
+
+
+def figures_table(results: Path) -> str:
+    """The figures that the README states, each with the command that makes it again."""
+    mixture = {
+        r["name"]: r for r in store.read_rows(results / "mixture.jsonl") if r["kind"] == "summary"
+    }
+    (cost,) = store.read_rows(results / "update_cost.jsonl")
+    reproduce = "`understudy reproduce mixture --preset paper`"
+    benchmark = "`python benchmarks/update_cost.py`"
+    lines = [
+        (_what(mixture["program, energy distance"]), reproduce),
+        (_what(mixture["gated, tempered"]), reproduce),
+        (_what(mixture["mixture, independence"]), reproduce),
+        (f"one compiled update costs {cost['fused_over_parts']:.2f}x the sum of its parts", benchmark),
+        (
+            f"a BlackJAX MALA teacher costs {cost['blackjax_over_hand']:.2f}x a hand-written one",
+            benchmark,
+        ),
+        (
+            f"progress, metrics and checkpoints cost {cost['callbacks_over_bare']:.2f}x a bare loop",
+            benchmark,
+        ),
+    ]
+    return table(("figure", "made by"), lines)
+
+
+def _what(row: Row) -> str:
+    return (
+        f"{row['name']} ({row['student']}, {row['feedback']}): both modes in {row['both_modes']} of "
+        f"{row['repeats']}, KSD {row['ksd']:.3f}, W1 {row['w1']:.3f}, "
+        f"weight error {row['weight_error']:.3f}"
+    )
+
+
+TABLES: dict[str, Callable[[Path], str]] = {"mixture": mixture_table, "figures": figures_table}
+
+
+def filled(text: str, results: Path) -> str:
+    """A document with every block ``<!-- table: name -->`` made anew."""
+
+    def make(found: re.Match) -> str:
+        return f"<!-- table: {found[1]} -->\n{TABLES[found[1]](results)}\n<!-- end -->"
+
+    return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", make, text, flags=re.DOTALL)
+
+
+def main(root: Path = Path()) -> None:
+    """Fill the tables of the README and of all pages in ``docs``."""
+    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        store.replace_file(page, [filled(page.read_text(), root / "results").encode()])
+
+
+if __name__ == "__main__":
+    main()

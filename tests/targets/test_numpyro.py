@@ -1,0 +1,157 @@
+"""NumPyro models against NumPyro's own densities, a conjugate posterior and closed-form Jacobians."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import pytest
+from jax.scipy.stats import norm
+from numpyro import distributions as dist
+from numpyro.infer.util import log_density
+
+from understudy.core import IngredientError
+from understudy.targets.numpyro import from_numpyro
+
+DATA = np.array([0.3, 1.2, -0.4])
+
+
+def conjugate(y, prior=2.0):
+    mu = numpyro.sample("mu", dist.Normal(0.0, prior))
+    numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+def mixed(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 5).expand([2]).to_event(1))
+    tau = numpyro.sample("tau", dist.HalfCauchy(5))
+    share = numpyro.sample("share", dist.Beta(2, 3))
+    upper = numpyro.sample("upper", dist.Uniform(0, 1 - share))
+    weights = numpyro.sample("weights", dist.Dirichlet(jnp.ones(3)))
+    numpyro.deterministic("total", mu.sum() + upper)
+    numpyro.sample("y", dist.Normal(mu[0] + weights @ jnp.arange(3.0), tau + upper), obs=y)
+
+
+def test_the_posterior_of_a_conjugate_model():
+    target = from_numpyro(conjugate, DATA)
+    precision = 3 + 1 / 4
+    mean, scale = DATA.sum() / precision, precision**-0.5
+    z = jnp.linspace(-2, 2, 7)[:, None]
+    ours = jax.vmap(target.log_density)(z)
+    exact = norm.logpdf(z[:, 0], mean, scale)
+    np.testing.assert_allclose(ours - ours[0], exact - exact[0], atol=1e-5)
+
+
+def test_density_and_jacobian_agree_with_numpyro():
+    target = from_numpyro(mixed, DATA)
+    assert [site.name for site in target.sites] == ["mu", "tau", "share", "upper", "weights"]
+    assert target.dim == 2 + 1 + 1 + 1 + 2
+    z = jax.random.normal(jax.random.key(0), (target.dim,))
+    values = eqx.filter_jit(target.constrain)(z)
+    latents = {site.name: values[site.name] for site in target.sites}
+    joint, _ = log_density(mixed, (DATA,), {}, latents)
+
+    def free(z):
+        values = target.constrain(z)
+        return jnp.concatenate([jnp.ravel(values[s.name])[: z[s_].size] for s, s_ in slices])
+
+    ends = np.cumsum([int(np.prod(site.shape)) for site in target.sites])
+    starts = [0, *ends[:-1]]
+    slices = [(s, slice(a, b)) for s, a, b in zip(target.sites, starts, ends, strict=True)]
+    _, log_jacobian = jax.jit(lambda z: jnp.linalg.slogdet(jax.jacobian(free)(z)))(z)
+    np.testing.assert_allclose(target.log_density(z), joint + log_jacobian, rtol=1e-5)
+
+
+def test_constrain_names_every_site_and_inverts():
+    target = from_numpyro(mixed, DATA)
+    z = jax.random.normal(jax.random.key(1), (4, target.dim))
+    values = jax.jit(jax.vmap(target.constrain))(z)
+    assert set(values) == {"mu", "tau", "share", "upper", "weights", "total"}
+    assert (values["upper"] <= 1 - values["share"]).all()
+    np.testing.assert_allclose(values["total"], values["mu"].sum(-1) + values["upper"], rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.vmap(target.unconstrain))(values), z, atol=1e-4)
+
+
+def test_a_condition_is_another_data_set():
+    target = from_numpyro(conjugate, DATA)
+    others = jax.random.normal(jax.random.key(0), (5, 3))
+    z = jnp.array([0.7])
+    batched = jax.vmap(lambda y: target.log_density(z, ((y,), {})))(others)
+    one_by_one = [from_numpyro(conjugate, y).log_density(z) for y in others]
+    np.testing.assert_allclose(batched, jnp.stack(one_by_one), rtol=1e-5)
+
+
+def test_settings_stay_and_data_are_leaves():
+    target = from_numpyro(conjugate, y=DATA, prior=3.0)
+    leaves = [leaf for leaf in jax.tree.leaves(target) if eqx.is_array(leaf)]
+    assert len(leaves) == 1
+    np.testing.assert_allclose(leaves[0], DATA, rtol=1e-6)
+    assert np.isfinite(target.log_density(jnp.zeros(1)))
+
+
+def test_a_model_that_looks_at_its_data_still_works():
+    def model(y):
+        mu = numpyro.sample("mu", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(mu, 1), obs=y[np.asarray(y) > 0])
+
+    target = from_numpyro(model, DATA)
+    expected = norm.logpdf(0.0) + norm.logpdf(jnp.array([0.3, 1.2])).sum()
+    np.testing.assert_allclose(target.log_density(jnp.zeros(1)), expected, rtol=1e-5)
+
+
+def no_latent(y):
+    numpyro.sample("y", dist.Normal(0, 1), obs=y)
+
+
+def discrete(y):
+    k = numpyro.sample("k", dist.Bernoulli(0.5))
+    numpyro.sample("y", dist.Normal(k, 1), obs=y)
+
+
+def never_finite(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(mu, 1), obs=y / 0 * 0)
+
+
+def subsampled(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("rows", 3, subsample_size=2) as rows:
+        numpyro.sample("y", dist.Normal(mu, 1), obs=y[rows])
+
+
+def point_mass(y):
+    mu = numpyro.sample("mu", dist.Delta(1.0))
+    numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+
+
+def parameter(y):
+    scale = numpyro.param("scale", 1.0)
+    numpyro.sample("y", dist.Normal(numpyro.sample("mu", dist.Normal(0, 1)), scale), obs=y)
+
+
+def crossed(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1).expand([3]).to_event(1))
+    numpyro.sample("y", dist.Normal(mu, 1), obs=y[:, None])
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (no_latent, "no latent variable"),
+        (discrete, "'k' is discrete"),
+        (never_finite, "not finite.*'y'"),
+        (subsampled, "numpyro.handlers.scale"),
+        (point_mass, "numpyro.deterministic"),
+        (parameter, "numpyro.param"),
+        (crossed, "same shape"),
+        (3, "a int came"),
+        (lambda y, z: None, "missing 1 required"),
+    ],
+)
+def test_models_that_cannot_work_get_a_sentence(model, words):
+    with pytest.raises(IngredientError, match=words):
+        from_numpyro(model, DATA)
+
+
+def test_a_condition_of_another_form_gets_a_sentence():
+    with pytest.raises(IngredientError, match=r"x = \(args, kwargs\)"):
+        from_numpyro(conjugate, DATA).log_density(jnp.zeros(1), DATA)

@@ -1,0 +1,162 @@
+"""Fitting without choices, on targets whose answers are known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import pytest
+from numpyro import distributions as dist
+
+from understudy.auto import AutoFit, SinhArcsinh, coloured, find_region, fit_auto, small_flow
+from understudy.auto.stages import Whitened, assess
+from understudy.core import IngredientError
+from understudy.students import FullGaussian
+from understudy.targets import LogDensity
+from understudy.targets.numpyro import from_numpyro
+
+MEAN = jnp.array([300.0, -0.02, 4.0])
+FACTOR = jnp.array([[50.0, 0.0, 0.0], [0.009, 0.001, 0.0], [1.0, 2.0, 3.0]])
+
+
+def badly_scaled() -> LogDensity:
+    inverse = jnp.linalg.inv(FACTOR)
+    return LogDensity(lambda z: -0.5 * jnp.sum((inverse @ (z - MEAN)) ** 2), 3)
+
+
+def eight_schools(y, sigma):
+    mu = numpyro.sample("mu", dist.Normal(0, 5))
+    tau = numpyro.sample("tau", dist.HalfCauchy(5))
+    t = numpyro.sample("t", dist.Normal(0, 1).expand([8]).to_event(1))
+    theta = numpyro.deterministic("theta", mu + tau * t)
+    numpyro.sample("y", dist.Normal(theta, sigma), obs=y)
+
+
+SCHOOLS = (
+    np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0]),
+    np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0]),
+)
+
+
+def test_the_region_of_a_badly_scaled_gaussian_is_exact():
+    region = find_region(badly_scaled(), seed=1, starts=3)
+    covariance = region.factor @ region.factor.T
+    exact = np.asarray(FACTOR @ FACTOR.T, float)
+    scale = np.sqrt(np.diag(exact))
+    np.testing.assert_allclose((region.mean - MEAN) / scale, 0, atol=1e-3)
+    np.testing.assert_allclose(
+        covariance / np.outer(scale, scale), exact / np.outer(scale, scale), atol=1e-3
+    )
+    assert region.modes == 1
+
+
+def test_the_region_counts_modes_and_prefers_the_heavier():
+    def two(z):
+        return jnp.logaddexp(
+            jnp.log(0.8) - 50 * jnp.sum((z - 1) ** 2), jnp.log(0.2) - 50 * jnp.sum((z + 1) ** 2)
+        )
+
+    region = find_region(LogDensity(two, 2), starts=8)
+    assert region.modes == 2
+    np.testing.assert_allclose(region.mean, 1, atol=1e-3)
+
+
+def test_a_target_without_a_finite_start_gets_a_sentence():
+    with pytest.raises(IngredientError, match="not finite at any"):
+        find_region(LogDensity(lambda z: jnp.sum(z) * jnp.nan, 2), starts=2)
+
+
+def test_assessment_knows_equal_and_shifted_gaussians():
+    target = LogDensity(lambda z: -0.5 * z @ z, 2)
+    key = jax.random.key(0)
+    assert assess(key, target, FullGaussian(2)).acceptance == pytest.approx(1.0, abs=1e-5)
+    # In equilibrium, between N(0, 1) and N(delta, 1): 2 Phi(-delta / sqrt 2).
+    shifted = assess(key, target, FullGaussian(2, jnp.array([1.0, 0.0])), draws=16_384)
+    assert shifted.acceptance == pytest.approx(2 * 0.2398, abs=0.03)
+
+
+def test_sinh_arcsinh_inverts_and_has_its_derivative():
+    bijection = SinhArcsinh((3,))
+    bijection = jax.tree.map(lambda leaf: leaf + jnp.array([0.3, -0.2, 0.5]), bijection)
+    x = jnp.array([-1.5, 0.2, 3.0])
+    y, log_det = bijection.transform_and_log_det(x)
+    back, inverse_log_det = bijection.inverse_and_log_det(y)
+    _, expected = jnp.linalg.slogdet(jax.jacobian(bijection.transform)(x))
+    np.testing.assert_allclose(back, x, rtol=1e-4)
+    np.testing.assert_allclose([log_det, -inverse_log_det], [expected, expected], rtol=1e-4)
+
+
+def test_a_coloured_flow_starts_as_the_gaussian_it_was_given():
+    flow = coloured(small_flow(jax.random.key(0), 3, layers=2, width=4), MEAN, FACTOR)
+    gaussian = FullGaussian(3, MEAN, FACTOR)
+    z = gaussian.sample(jax.random.key(1), None, 5)
+    ours, exact = jax.jit(lambda z: (jax.vmap(flow.log_prob)(z), jax.vmap(gaussian.log_prob)(z)))(z)
+    np.testing.assert_allclose(ours, exact, atol=0.2)
+
+
+def test_a_gaussian_needs_no_more_than_its_region():
+    fitted = fit_auto(badly_scaled(), starts=2, cache=False, verbose=False)
+    assert [stage.name for stage in fitted.stages] == ["region"]
+    assert fitted.stages[0].acceptance > 0.99
+    draws = fitted.sample(jax.random.key(0), 20_000)["z"]
+    scale = jnp.sqrt(jnp.diag(FACTOR @ FACTOR.T))
+    np.testing.assert_allclose((draws.mean(0) - MEAN) / scale, 0, atol=0.03)
+    np.testing.assert_allclose(draws.std(0) / scale, 1, atol=0.03)
+
+
+@pytest.mark.slow
+def test_a_flow_is_nearer_to_eight_schools_than_a_gaussian():
+    target = from_numpyro(eight_schools, *SCHOOLS)
+    fitted = fit_auto(target, starts=2, cache=False)
+    region, gaussian, flow = fitted.stages
+    assert region.acceptance < gaussian.acceptance < flow.acceptance
+    assert flow.kept
+    assert not gaussian.kept
+    draws = fitted.sample(jax.random.key(0), 20_000)
+    assert draws["tau"].mean() == pytest.approx(3.60, abs=0.2)
+    assert draws["tau"].std() == pytest.approx(3.20, rel=0.1)
+
+
+def test_eight_schools_in_named_sites(capsys):
+    target = from_numpyro(eight_schools, *SCHOOLS)
+    fitted = fit_auto(target, starts=2, gaussian_updates=150, flow_updates=0, cache=False, verbose=True)
+    assert isinstance(fitted, AutoFit)
+    region, gaussian = fitted.stages
+    assert region.acceptance < gaussian.acceptance
+    assert gaussian.kept
+    assert not region.kept
+    assert capsys.readouterr().err.count("\n") == 2
+    draws = fitted.sample(jax.random.key(0), 20_000)
+    assert {name: value.shape[1:] for name, value in draws.items()} == {
+        "mu": (), "tau": (), "t": (8,), "theta": (8,)
+    }  # fmt: skip
+    # Reference draws: mu has mean 4.41 and standard deviation 3.31.
+    assert draws["mu"].mean() == pytest.approx(4.41, abs=0.5)
+    assert draws["mu"].std() == pytest.approx(3.31, rel=0.15)
+    assert fitted.gradients > 10_000
+
+
+def test_chunks_do_not_change_the_draws():
+    fitted = fit_auto(badly_scaled(), starts=1, cache=False)
+    few, many = (np.asarray(fitted.draws(jax.random.key(3), n)) for n in (10, 20_000))
+    np.testing.assert_array_equal(few, many[:10])
+    assert many.shape == (20_000, 3)
+
+
+def test_whitening_moves_the_density():
+    white = Whitened(badly_scaled(), MEAN, FACTOR)
+    u = jnp.array([0.5, -1.0, 2.0])
+    assert float(white.log_density(u)) == pytest.approx(-0.5 * 5.25, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"budget": -1}, "budget"), ({"seed": -1}, "seed"), ({"starts": -1}, "starts")],
+)
+def test_bad_settings_get_a_sentence(settings, words):
+    with pytest.raises(IngredientError, match=words):
+        fit_auto(badly_scaled(), **settings)
+
+
+def test_something_that_is_no_target_gets_a_sentence():
+    with pytest.raises(IngredientError, match="from_numpyro"):
+        fit_auto(lambda z: 0.0)
