@@ -37,61 +37,58 @@ def ingredients(particles, steps):
     return learner, learner.init(jax.random.key(0), TARGET, student, mala(0.1, steps=steps))
 
 
-def loop(step, carry):
-    """A compiled loop of ``step(key, carry) -> carry`` over arrays."""
+def loop(step, carry, given=None):
+    """A compiled loop of ``step(key, carry, given) -> carry``; all it works on are arguments."""
+    dynamic, static = eqx.partition((carry, given), eqx.is_array)
 
     @jax.jit
-    def run(carry):
-        body = lambda i, c: step(jax.random.fold_in(jax.random.key(2), i), c)  # noqa: E731
-        return jax.lax.fori_loop(0, LOOPS, body, carry)
+    def run(dynamic):
+        _, given = eqx.combine(dynamic, static)
 
-    return partial(run, carry)
+        def body(i, arrays):
+            now = eqx.combine(arrays, eqx.filter(static[0], eqx.is_array, inverse=True))
+            return eqx.filter(step(jax.random.fold_in(jax.random.key(2), i), now, given), eqx.is_array)
+
+        return jax.lax.fori_loop(0, LOOPS, body, dynamic[0])
+
+    return partial(run, dynamic)
 
 
 def parts(learner, state):
     """The student's draw, the teacher's steps, the critic's step and the student's, each alone."""
-    feedback, teacher, n = learner.feedback, state.teacher, learner.classroom.particles
-    lessons, _ = learner.classroom.teach(
-        jax.random.key(3), TARGET, state.student, state.student, teacher
-    )
+    feedback, n = learner.feedback, learner.classroom.particles
+    lessons, _ = learner.teach(jax.random.key(3), state)
     lesson = jax.tree.map(lambda leaf: leaf[0], lessons)
-    student, rest = eqx.partition(state.student, eqx.is_array)
-    critic, critic_rest = eqx.partition(state.critic, eqx.is_array)
 
-    def draw(key, carry):
-        return state.student.sample(key, None, n) + 0 * carry
+    def draw(key, z, given):
+        return given.student.sample(key, None, n) + 0 * z
 
-    def improve(key, z):
-        return teacher.improve(key, TARGET.log_density, z, bind(state.student, None)).z
+    def improve(key, z, given):
+        proposal = bind(given.student, None)
+        return given.teacher.improve(key, given.target.log_density, z, proposal).z
 
-    def critic_step(key, carry):
-        loss = lambda c: feedback.critic_loss(c, TARGET, lesson)  # noqa: E731
-        critic, memory, *_ = descend(
-            learner.critic_optimiser, loss, eqx.combine(carry[0], critic_rest), carry[1]
-        )
-        return eqx.filter(critic, eqx.is_array), memory
+    def critic_step(key, carry, given):
+        state, lesson = given
+        loss = lambda critic: feedback.critic_loss(critic, state.target, lesson)  # noqa: E731
+        return descend(learner.critic_optimiser, loss, *carry)[:2]
 
-    def student_step(key, carry):
-        again = eqx.tree_at(lambda lesson: lesson.key, lesson, key)
-        loss = lambda s: feedback.loss(s, state.critic, TARGET, again)  # noqa: E731
-        student, memory, *_ = descend(learner.optimiser, loss, eqx.combine(carry[0], rest), carry[1])
-        return eqx.filter(student, eqx.is_array), memory
+    def student_step(key, carry, given):
+        state, lesson = given
+        lesson = eqx.tree_at(lambda lesson: lesson.key, lesson, key)
+        loss = lambda student: feedback.loss(student, state.critic, state.target, lesson)  # noqa: E731
+        return descend(learner.optimiser, loss, *carry)[:2]
 
     return {
-        "draw": loop(draw, lesson.before),
-        "improve": loop(improve, lesson.before),
-        "critic": loop(critic_step, (critic, state.memory["critic"])),
-        "student": loop(student_step, (student, state.memory["student"])),
+        "draw": loop(draw, lesson.before, state),
+        "improve": loop(improve, lesson.before, state),
+        "critic": loop(critic_step, (state.critic, state.memory["critic"]), (state, lesson)),
+        "student": loop(student_step, (state.student, state.memory["student"]), (state, lesson)),
     }
 
 
 def fused(learner, state):
-    arrays, rest = eqx.partition(state, eqx.is_array)
-
-    def step(key, arrays):
-        return eqx.filter(learner.update(key, eqx.combine(arrays, rest))[0], eqx.is_array)
-
-    return loop(step, arrays)
+    """The whole update."""
+    return loop(lambda key, state, _: learner.update(key, state)[0], state)
 
 
 def hand_written(steps, step_size=0.1):
@@ -145,8 +142,13 @@ def compare_fused(particles, steps):
 def compare_kernels(particles, steps):
     teacher, z = mala(0.1, steps=steps), jax.random.normal(jax.random.key(0), (particles, 1))
     proposal = bind(Implicit(jax.random.key(1), 1), None)
-    ours = lambda key, z: teacher.improve(key, TARGET.log_density, z, proposal).z  # noqa: E731
-    times = interleaved({"blackjax": loop(ours, z), "hand": loop(hand_written(steps), z)})
+    hand = hand_written(steps)
+
+    def ours(key, z, teacher):
+        return teacher.improve(key, TARGET.log_density, z, proposal).z
+
+    runs = {"blackjax": loop(ours, z, teacher), "hand": loop(lambda key, z, _: hand(key, z), z)}
+    times = interleaved(runs)
     return times["blackjax"] / times["hand"], times
 
 

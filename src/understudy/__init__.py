@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from understudy import evaluation, feedbacks, methods, students, targets, teachers
+    from understudy.auto import fit_auto
     from understudy.core import CannotMoveError, Indexed, IngredientError
     from understudy.store import StoreError, load, save
     from understudy.targets import LogDensity
+    from understudy.targets.numpyro import from_numpyro
     from understudy.training import Fit, Interrupted, Minibatches, fit
 
 __version__ = "0.1.0"
@@ -25,6 +27,8 @@ _HOMES = {
     "Minibatches": "training",
     "StoreError": "store",
     "fit": "training",
+    "fit_auto": "auto",
+    "from_numpyro": "targets.numpyro",
     "load": "store",
     "save": "store",
 }
@@ -41,6 +45,8 @@ __all__ = [
     "evaluation",
     "feedbacks",
     "fit",
+    "fit_auto",
+    "from_numpyro",
     "load",
     "methods",
     "save",

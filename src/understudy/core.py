@@ -31,9 +31,10 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import paramax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 CONDITIONS = "conditions"
 
@@ -255,6 +256,17 @@ def partition(tree: PyTree) -> tuple[PyTree, PyTree]:
         tree,
         eqx.is_inexact_array,
         is_leaf=lambda leaf: isinstance(leaf, paramax.NonTrainable),
+    )
+
+
+def numbered(key: PRNGKeyArray, i: ArrayLike) -> PRNGKeyArray:
+    """The i-th key of a loop, by counting.
+
+    Keys that differ give independent streams in a counter-based generator, so no hash is spent on each.
+    """
+    data = jax.random.key_data(key)
+    return jax.random.wrap_key_data(
+        data.at[..., -1].add(jnp.asarray(i, data.dtype)), impl=jax.random.key_impl(key)
     )
 
 

@@ -26,6 +26,7 @@ from understudy.core import (
     Student,
     Target,
     Teacher,
+    numbered,
     partition,
 )
 from understudy.teaching import Classroom, Movement
@@ -176,9 +177,8 @@ class Learner(eqx.Module):
 
     def update(self, key: PRNGKeyArray, state: State, x: Condition = None) -> tuple[State, Info]:
         """Teach one batch of conditions and learn from it."""
-        teach, recall = jax.random.split(key)
-        lessons, movement = self.teach(teach, state, x)
-        state, losses, skipped = self.learn(recall, state, lessons)
+        lessons, movement = self.teach(key, state, x)
+        state, losses, skipped = self.learn(key, state, lessons)
         teacher = state.teacher.adapt(movement.acceptance)
         state = eqx.tree_at(lambda s: (s.teacher, s.step), state, (teacher, state.step + 1))
         return state, Info(*losses, movement.mean_acceptance, *movement[1:], skipped)
@@ -209,7 +209,9 @@ class Learner(eqx.Module):
             return state, lessons
         slot = state.step % self.replay
         replay = jax.tree.map(lambda old, new: old.at[slot].set(new), state.replay, lessons)
-        chosen = jax.random.randint(key, (), 0, jnp.minimum(state.step + 1, self.replay))
+        chosen = jax.random.randint(
+            jax.random.fold_in(key, 1), (), 0, jnp.minimum(state.step + 1, self.replay)
+        )
         recalled = jax.tree.map(lambda leaf: leaf[chosen], replay)
         now = jax.vmap(lambda lesson: lesson.propose(state.student), axis_name=CONDITIONS)(recalled)
         recalled = eqx.tree_at(lambda lesson: (lesson.before, lesson.control), recalled, (now, now))
@@ -221,7 +223,7 @@ class Learner(eqx.Module):
             return state, jnp.zeros(()), jnp.array(True)
 
         def step(critic, memory, count):
-            noise = jax.vmap(lambda key: jax.random.fold_in(key, count))(lessons.noise)
+            noise = jax.vmap(lambda key: numbered(key, count))(lessons.noise)
             again = eqx.tree_at(lambda lesson: lesson.noise, lessons, noise)
             return descend(
                 self.critic_optimiser,

@@ -62,16 +62,16 @@ class Classroom(eqx.Module):
         ``proposer`` starts the chains; it is the student itself, or a slower copy of it.
         """
 
-        def one(key, x, chains):
-            return self._lesson(key, target, student, proposer, teacher, x, chains)
+        def one(keys, x, chains):
+            return self._lesson(keys, target, student, proposer, teacher, x, chains)
 
-        keys = jax.random.split(key, batch_size(x))
+        keys = jax.random.split(key, (batch_size(x), 4))
         axes = (0, None if x is None else 0, None if chains is None else 0)
         lessons, start, improved = jax.vmap(one, in_axes=axes, axis_name=CONDITIONS)(keys, x, chains)
         return jax.lax.stop_gradient((lessons, _movement(start, improved)))
 
-    def _lesson(self, key, target, student, proposer, teacher, x, chains):
-        draw, improve, noise, other = jax.random.split(key, 4)
+    def _lesson(self, keys, target, student, proposer, teacher, x, chains):
+        draw, improve, noise, other = keys
         proposed = proposer.sample(draw, x, self.particles)
         start = proposed if chains is None else self._restart(other, proposed, chains)
         improved = teacher.improve(improve, lambda z: target.log_density(z, x), start, bind(proposer, x))

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.callbacks import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
 from understudy.checks import function, number, shown, whole
-from understudy.core import Condition, Feedback, IngredientError, Student, Target, Teacher
+from understudy.core import Condition, Feedback, IngredientError, Student, Target, Teacher, numbered
 from understudy.learning import Info, Learner, State
 
 
@@ -172,7 +172,7 @@ def _run(
     def body(_, carry):
         arrays, sums, finite = carry
         state = eqx.combine(arrays, rest)
-        draw, learn = jax.random.split(jax.random.fold_in(state.key, state.step))
+        draw, learn = jax.random.split(numbered(state.key, state.step))
         state, info = learner.update(learn, state, conditions(draw))
         sums = jax.tree.map(lambda total, v: total + jnp.where(jnp.isfinite(v), v, 0.0), sums, info)
         finite = jax.tree.map(lambda total, v: total + jnp.isfinite(v), finite, info)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from understudy.callbacks import Chunk
 from understudy.core import Condition, Feedback, Student, Teacher
@@ -189,9 +189,24 @@ class Curve:
         if step // self.every == self.steps[-1] // self.every and step > 1:
             return
         student = chunk.state.student if chunk.state.average is None else chunk.state.average
-        self.ksd.append(np.asarray(measure(self.key, student, self.settings)["ksd"]))
+        self.ksd.append(np.asarray(discrepancies(self.key, student, self.settings)))
         self.steps.append(step)
         self.seconds.append(float(chunk.row["seconds"]))
+
+
+@eqx.filter_jit
+def discrepancies(key: PRNGKeyArray, students: Student, settings: Settings) -> Float[Array, " r"]:
+    """KSD of every repeat."""
+
+    def one(student, key):
+        return discrepancy(student.sample(key, None, settings.draws))
+
+    return eqx.filter_vmap(one)(students, jax.random.split(key, settings.repeats))
+
+
+def discrepancy(z: Float[Array, "n 1"]) -> Scalar:
+    """KSD of draws under the mixture."""
+    return kernel_stein_discrepancy(z, jax.vmap(jax.grad(TARGET.log_density))(z))
 
 
 @eqx.filter_jit
@@ -201,10 +216,9 @@ def measure(key: PRNGKeyArray, students: Student, settings: Settings) -> dict[st
     def one(student, key):
         draw, exact = jax.random.split(key)
         many = student.sample(draw, None, 20_000)
-        z = many[: settings.draws]
         modes = mode_report(many, CENTRES)
         return {
-            "ksd": kernel_stein_discrepancy(z, jax.vmap(jax.grad(TARGET.log_density))(z)),
+            "ksd": discrepancy(many[: settings.draws]),
             "w1": wasserstein_1(many[:, 0], TARGET.sample(exact, 100_000)[:, 0]),
             "both_modes": modes.covered.all(),
             "weight_error": jnp.abs(modes.weights[0] - 0.5),

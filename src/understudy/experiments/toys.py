@@ -125,8 +125,8 @@ def wild(key: PRNGKeyArray) -> Student:
 
 
 def box(key: PRNGKeyArray) -> Student:
-    """128 Gaussians, spread over the box."""
-    return GaussianMixture(key, 2, 128, spread=25.0)
+    """256 Gaussians, spread over the box."""
+    return GaussianMixture(key, 2, 256, spread=25.0)
 
 
 def discrete(key: PRNGKeyArray) -> Student:

@@ -48,7 +48,7 @@ def _densities(axes: Axes, draws: dict[str, np.ndarray], target: Target) -> None
         axes.hist(
             z.ravel(), GRID[::4].tolist(), density=True, histtype="step", linewidth=1.4, label=name
         )
-    axes.set(xlabel="z", ylabel="density")
+    axes.set(xlabel="z", ylabel="density", ylim=(0, 1.5 * axes.get_ylim()[1]))
     axes.legend(frameon=False, fontsize=8)
 
 

@@ -55,7 +55,7 @@ def _scatter(axes: Axes, points: Any, colour: str, limits: np.ndarray, title: st
 
 
 def _title(row: dict[str, Any]) -> str:
-    student = {"wild": "wild student", "explicit": "64 Gaussians", "box": "128 Gaussians"}
+    student = {"wild": "wild student", "explicit": "64 Gaussians", "box": "256 Gaussians"}
     distance = f"W1 {row['w1'] / row['w1_floor']:.2f}, MMD {row['mmd'] / row['mmd_floor']:.2f} x exact"
     if row["composition"] == "box":
         distance = f"{row['modes']} of {row['modes_total']} modes, weights {row['weight_tv']:.3f} off"

@@ -9,7 +9,15 @@ from blackjax.smc.resampling import systematic
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.checks import count, fraction, instance, number, positive
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
+from understudy.core import (
+    Improved,
+    IngredientError,
+    LogDensity,
+    Proposal,
+    Space,
+    Teacher,
+    numbered,
+)
 from understudy.teachers.settings import finite_at
 
 
@@ -81,7 +89,7 @@ class Annealed(Teacher):
 
         def anneal(i, carry):
             z, log_weights, total = carry
-            resample_key, move_key = jax.random.split(jax.random.fold_in(key, i))
+            resample_key, move_key = jax.random.split(numbered(key, i))
             before, beta = self._beta(i), self._beta(i + 1)
             gain = jax.vmap(lambda z: log_density(z) - base(z))(z)
             log_weights = _never_nan(log_weights + (beta - before) * gain)

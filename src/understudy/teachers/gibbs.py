@@ -9,7 +9,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from understudy.checks import count, number, shown
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
+from understudy.core import (
+    Improved,
+    IngredientError,
+    LogDensity,
+    Proposal,
+    Space,
+    Teacher,
+    numbered,
+)
 from understudy.teachers.settings import finite_at
 
 Conditional = Callable[[PRNGKeyArray, Float[Array, " d"]], Float[Array, " d"]]
@@ -60,7 +68,7 @@ class Gibbs(Teacher):
         del proposal
 
         def sweep(i, z):
-            keys = jax.random.split(jax.random.fold_in(key, i), len(self.conditionals))
+            keys = jax.random.split(numbered(key, i), len(self.conditionals))
             for k, conditional in zip(keys, self.conditionals, strict=True):
                 z = jax.vmap(conditional)(jax.random.split(k, z.shape[0]), z)
             return z
@@ -146,7 +154,7 @@ class SingleFlip(Teacher):
 
         def visit(i, carry):
             z, total = carry
-            site_key, key_i = jax.random.split(jax.random.fold_in(key, i))
+            site_key, key_i = jax.random.split(numbered(key, i))
             site = jax.random.randint(site_key, (), 0, z.size) if self.random_scan else i % z.size
             z, probability = move(key_i, log_density, z, site)
             return z, total + probability

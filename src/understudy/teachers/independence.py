@@ -7,7 +7,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.checks import count
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
+from understudy.core import (
+    Improved,
+    IngredientError,
+    LogDensity,
+    Proposal,
+    Space,
+    Teacher,
+    numbered,
+)
 
 
 class IndependenceMetropolis(Teacher):
@@ -57,7 +65,7 @@ class IndependenceMetropolis(Teacher):
 
         def move(i, carry):
             z, weight, _, total = carry
-            draw_key, test_key = jax.random.split(jax.random.fold_in(key, i))
+            draw_key, test_key = jax.random.split(numbered(key, i))
             candidate = proposal.sample(draw_key, n)
             candidate_weight = log_weight(candidate)
             log_ratio = jnp.minimum(candidate_weight - weight, 0.0)

@@ -15,7 +15,15 @@ from blackjax import mcmc
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.checks import count, fraction, function, instance, number, positive, whole
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
+from understudy.core import (
+    Improved,
+    IngredientError,
+    LogDensity,
+    Proposal,
+    Space,
+    Teacher,
+    numbered,
+)
 from understudy.teachers import adapters
 from understudy.teachers.settings import moved
 
@@ -123,8 +131,8 @@ class Kernel(Teacher):
 
         def transition(i, carry):
             state, total = carry
-            jitter_key, step_key = jax.random.split(jax.random.fold_in(key, i))
-            state, info = self._jittered(plain, jitter_key, log_density).step(step_key, state)
+            kernel, step_key = self._jittered(plain, numbered(key, i), log_density)
+            state, info = kernel.step(step_key, state)
             return state, total + jnp.nan_to_num(getattr(info, "acceptance_rate", 0.0))
 
         start = plain.init(z, jax.random.fold_in(key, self.steps))
@@ -133,12 +141,15 @@ class Kernel(Teacher):
         finite = _finite(start, log_density) & _finite(end, log_density)
         return end.position, finite, total / self.steps if tested else None
 
-    def _jittered(self, plain: Any, key: PRNGKeyArray, log_density: LogDensity) -> Any:
+    def _jittered(
+        self, plain: Any, key: PRNGKeyArray, log_density: LogDensity
+    ) -> tuple[Any, PRNGKeyArray]:
         if self.jitter is None:
-            return plain
+            return plain, key
+        key, step_key = jax.random.split(key)
         scale = 1 - self.jitter * jax.random.uniform(key)
         parameters = self.parameters | {"step_size": self.parameters["step_size"] * scale}
-        return self.build(log_density, **parameters, **dict(self.options))
+        return self.build(log_density, **parameters, **dict(self.options)), step_key
 
 
 def mala(

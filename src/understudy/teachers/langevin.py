@@ -7,7 +7,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.checks import count, positive
-from understudy.core import Improved, LogDensity, Proposal, Space, Teacher
+from understudy.core import (
+    Improved,
+    LogDensity,
+    Proposal,
+    Space,
+    Teacher,
+    numbered,
+)
 from understudy.teachers.settings import finite_at
 
 
@@ -54,7 +61,7 @@ class Langevin(Teacher):
         del proposal
 
         def step(i, z):
-            noise = jax.random.normal(jax.random.fold_in(key, i), z.shape)
+            noise = jax.random.normal(numbered(key, i), z.shape)
             drift = self._drift(jax.vmap(jax.grad(log_density))(z))
             return z + drift + jnp.sqrt(2 * self.step_size) * noise
 

@@ -8,7 +8,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from understudy.checks import count, fraction, positive
-from understudy.core import Improved, LogDensity, Proposal, Space, Teacher
+from understudy.core import (
+    Improved,
+    LogDensity,
+    Proposal,
+    Space,
+    Teacher,
+    numbered,
+)
 from understudy.teachers.settings import moved
 
 
@@ -105,7 +112,7 @@ class TemperedTransition(Teacher):
     ) -> tuple[Float[Array, " d"], Bool[Array, ""], ExcursionAcceptance]:
         def transition(i, carry):
             z, height, excursions, walks = carry
-            walk_key, test_key = jax.random.split(jax.random.fold_in(key, i))
+            walk_key, test_key = jax.random.split(numbered(key, i))
             end = self._excursion(walk_key, log_density, z, height)
             probability = jnp.nan_to_num(jnp.exp(jnp.minimum(end.log_ratio, 0.0)))
             accept = jax.random.uniform(test_key) < probability
@@ -131,7 +138,7 @@ class TemperedTransition(Teacher):
             beta = self._inverse_temperature(rung)
             gap = beta - self._inverse_temperature(rung - 1)
             before = state.height
-            state = self._walk(jax.random.fold_in(key, i), log_density, beta, state)
+            state = self._walk(numbered(key, i), log_density, beta, state)
             change = gap * jnp.where(up, before, -state.height)
             return state._replace(log_ratio=state.log_ratio + change)
 
