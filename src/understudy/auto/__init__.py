@@ -20,7 +20,7 @@ from understudy.auto.region import Region, find_region
 from understudy.auto.result import AutoFit, Stage
 from understudy.auto.stages import Whitened, assess, fit_flow, fit_gaussian, gradients, until
 from understudy.checks import positive, whole
-from understudy.core import ExplicitStudent, IngredientError, Target
+from understudy.core import IngredientError, Target
 from understudy.students import Flow, FullGaussian
 
 __all__ = [
@@ -57,7 +57,7 @@ class _Plan(NamedTuple):
 
 
 class _Found(NamedTuple):
-    student: ExplicitStudent
+    student: Any
     stage: Stage
 
 
@@ -156,7 +156,7 @@ def _whitened(target: Target, gaussian: FullGaussian) -> Whitened:
     return Whitened(target, gaussian.mean, gaussian.factor)
 
 
-def _acceptance(plan: _Plan, frame: FullGaussian, student: ExplicitStudent) -> tuple[float, float]:
+def _acceptance(plan: _Plan, frame: FullGaussian, student: Any) -> tuple[float, float]:
     started = time.perf_counter()
     found = assess(jax.random.key(plan.seed), _whitened(plan.target, frame), student)
     return found.score, time.perf_counter() - started

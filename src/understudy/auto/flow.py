@@ -1,6 +1,6 @@
 """A small flow that compiles and draws fast, for targets that are almost Gaussian once whitened."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -26,7 +26,7 @@ class SinhArcsinh(AbstractBijection):
     skew: Float[Array, "..."]
     log_tail: Float[Array, "..."]
     shape: tuple[int, ...] = eqx.field(static=True)
-    cond_shape: ClassVar[None] = None
+    cond_shape: ClassVar[None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, shape: tuple[int, ...] = ()):
         self.shape = shape
@@ -81,7 +81,7 @@ def small_flow(
     return Flow(Transformed(inner, paramax.non_trainable(_colour(dim, mean, scale))))
 
 
-def coloured(flow: Flow, mean: Float[Array, " d"], factor: Float[Array, "d d"]) -> Flow:
+def coloured(flow: Any, mean: Float[Array, " d"], factor: Float[Array, "d d"]) -> Flow:
     """The flow of mean + factor u, where u is a draw of ``flow`` as :func:`small_flow` made it."""
     outer = paramax.non_trainable(_colour(flow.dim, mean, factor))
     return Flow(Transformed(flow.distribution.base_dist, outer))

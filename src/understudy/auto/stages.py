@@ -27,11 +27,13 @@ class Whitened(Target):
     target: Target
     mean: Float[Array, " d"]
     factor: Float[Array, "d d"]
+    dim: int = eqx.field(static=True)
 
-    @property
-    def dim(self) -> int:
-        """Size of a draw."""
-        return self.target.dim
+    def __init__(self, target: Target, mean: Float[Array, " d"], factor: Float[Array, "d d"]):
+        self.target = target
+        self.mean = mean
+        self.factor = factor
+        self.dim = target.dim
 
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """The target's log density at the coloured draw."""

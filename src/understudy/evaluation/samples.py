@@ -24,7 +24,9 @@ def wasserstein_1(a: Float[Array, " n"], b: Float[Array, " m"]) -> Scalar:
     if a.size == b.size:
         return jnp.abs(jnp.sort(a) - jnp.sort(b)).mean()
     a, b, both = jnp.sort(a), jnp.sort(b), jnp.sort(jnp.concatenate([a, b]))
-    below_a, below_b = (jnp.searchsorted(s, both[:-1], side="right") / s.size for s in (a, b))
+    below_a, below_b = (
+        jnp.searchsorted(s, both[:-1], side="right", method="sort") / s.size for s in (a, b)
+    )
     return jnp.sum(jnp.abs(below_a - below_b) * jnp.diff(both))
 
 

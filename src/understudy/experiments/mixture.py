@@ -111,22 +111,15 @@ def our_rows(updates: int) -> list[Row]:
     independent = Compose(local, IndependenceMetropolis())
     critic = {**learning, "optimiser": ADAM(1e-3), "critic_optimiser": ADAM(1e-3)}
     energy, inclusive = EnergyDistance(), InclusiveKL()
+    weighted = {"wild": False, "learnt_weights": True}
     return [
         Row("program, longer steps", program, local, JensenShannon(), critic),
         Row("program, energy distance", program, local, energy, learning),
         Row("perceptron, tempered", perceptron, tempered, energy, learning, learnt_weights=True),
         Row("gated, local", gated, local, energy, learning, learnt_weights=True),
         Row("gated, tempered", gated, tempered, energy, learning, learnt_weights=True),
-        Row("mixture, local", explicit, local, inclusive, learning, wild=False, learnt_weights=True),
-        Row(
-            "mixture, independence",
-            explicit,
-            independent,
-            inclusive,
-            learning,
-            wild=False,
-            learnt_weights=True,
-        ),
+        Row("mixture, local", explicit, local, inclusive, learning, **weighted),
+        Row("mixture, independence", explicit, independent, inclusive, learning, **weighted),
     ]
 
 

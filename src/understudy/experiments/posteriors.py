@@ -65,7 +65,7 @@ def garch(y: Array, first: Array) -> None:
     alpha1 = numpyro.sample("alpha1", dist.Uniform(0, 1))
     beta1 = numpyro.sample("beta1", _flat(constraints.interval(0, 1 - alpha1), ()))
 
-    def step(variance: Array, before: Array) -> tuple[Array, Array]:
+    def step(variance: Any, before: Array) -> tuple[Any, Any]:
         variance = alpha0 + alpha1 * (before - mu) ** 2 + beta1 * variance
         return variance, variance
 
@@ -162,7 +162,8 @@ def load_posterior(name: str) -> Posterior:
         raise IngredientError(f"posterior is one of {', '.join(POSTERIORS)}; {name!r} came.")
     folder = data_folder() / "posteriordb"
     data = json.loads((folder / f"{name}.data.json").read_text())
-    model, arguments = POSTERIORS[name]({k: np.asarray(v, float) for k, v in data.items()})
+    arrays: Any = {k: np.asarray(v, float) for k, v in data.items()}
+    model, arguments = POSTERIORS[name](arrays)
     with np.load(folder / f"{name}.npz") as stored:
         reference, columns = stored["draws"], tuple(map(str, stored["names"]))
     return Posterior(name, model, arguments, reference, columns)

@@ -144,7 +144,7 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
     """
     out, started = Path(out), time.perf_counter()
     summaries, draws, known = [], {}, {}
-    for row in rows(settings.updates):
+    for row in rows(settings.updates or 0):
         if row.target != "ising" and row.target not in known:
             known[row.target] = Known(TARGETS[row.target], settings)
         trained = train(row, settings, progress)
@@ -227,12 +227,13 @@ class Known:
         return measured | modes | {"within": bool(near and whole)}
 
     def _modes(self, many: Float[Array, "r n d"]) -> dict[str, Any]:
-        found = jnp.stack([shares(self.target, z) for z in many])
-        present = (found >= self.shares / 2).sum(1)
-        apart = jnp.abs(found - self.shares).sum(1) + jnp.abs(found.sum(1) - self.shares.sum())
+        exact = jnp.asarray(self.shares)
+        found = jnp.stack([jnp.asarray(shares(self.target, z)) for z in many])
+        present = (found >= exact / 2).sum(1)
+        apart = jnp.abs(found - exact).sum(1) + jnp.abs(found.sum(1) - exact.sum())
         return {
             "modes": int(present.min()),
-            "modes_total": self.shares.size,
+            "modes_total": exact.size,
             "weight_tv": float(apart.mean() / 2),
             "weight_tv_repeats": np.asarray(apart / 2).tolist(),
         }

@@ -39,6 +39,27 @@ def _numbers(row: Row, *names: str) -> tuple[str, ...]:
     return tuple(f"{row[name]:.3f}" for name in names)
 
 
+def toys_table(results: Path) -> str:
+    """The five targets in the plane and the forty modes: distances over those of exact draws."""
+    header = ("target", "student", "W1", "exact", "MMD", "exact", "modes", "weights off", "within")
+    rows = (row for row in store.read_rows(results / "toys.jsonl") if row["w1"] is not None)
+    return table(header, [_toy_line(row) for row in rows])
+
+
+def _toy_line(row: Row) -> tuple[str, ...]:
+    modes = "" if row["modes"] is None else f"{row['modes']} of {row['modes_total']}"
+    off = "" if row["weight_tv"] is None else f"{row['weight_tv']:.3f}"
+    distances = _numbers(row, "w1", "w1_floor", "mmd", "mmd_floor")
+    return (row["target"], row["composition"], *distances, modes, off, "yes" if row["within"] else "no")
+
+
+def ising_table(results: Path) -> str:
+    """Exact total variation of the Ising students, all repeats."""
+    rows = (row for row in store.read_rows(results / "toys.jsonl") if row["target"] == "ising")
+    lines = [(row["teacher"], f"{row['total_variation']:.4f}", f"{row['seconds']:.0f}") for row in rows]
+    return table(("teacher", "total variation", "run s"), lines)
+
+
 def figures_table(results: Path) -> str:
     """The figures that the README states, each with the command that makes it again."""
     mixture = {
@@ -72,7 +93,12 @@ def _what(row: Row) -> str:
     )
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"mixture": mixture_table, "figures": figures_table}
+TABLES: dict[str, Callable[[Path], str]] = {
+    "mixture": mixture_table,
+    "toys": toys_table,
+    "ising": ising_table,
+    "figures": figures_table,
+}
 
 
 def filled(text: str, results: Path) -> str:

@@ -94,7 +94,7 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> NumPyroTarget:
         data, rest = None, _Fixed((args, kwargs))
         sites = _inspect(model, data, rest)
     dim = sum(math.prod(site.shape) for site in sites)
-    target = NumPyroTarget(data, model, rest, sites, dim)
+    target = NumPyroTarget(data=data, model=model, rest=rest, sites=sites, dim=dim)
     _check_start(target)
     return target
 
@@ -141,7 +141,7 @@ def _join(data: PyTree, rest: Any) -> Arguments:
 @eqx.filter_jit
 def _log_density(model: Callable, rest: Any, data: PyTree, latents: dict[str, Array]) -> Array:
     args, kwargs = _join(data, rest)
-    return -numpyro_util.potential_energy(model, args, kwargs, latents)
+    return jnp.asarray(-numpyro_util.potential_energy(model, args, kwargs, latents))
 
 
 def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
@@ -172,7 +172,7 @@ def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
     return tuple(sites)
 
 
-def _start_value(site: dict[str, Any]) -> Array | None:
+def _start_value(site: dict[str, Any]) -> Any:
     if site["type"] == "sample" and not site["is_observed"] and site["fn"].support.is_discrete:
         raise IngredientError(_discrete_sentence(site))
     return init_to_uniform(site)

@@ -37,7 +37,8 @@ class Compose(Teacher):
     @property
     def space(self) -> Space:
         """The space of the teachers that have one; they must agree."""
-        return next((teacher.space for teacher in self.teachers if teacher.space != "any"), "any")
+        spaces: list[Space] = [teacher.space for teacher in self.teachers if teacher.space != "any"]
+        return spaces[0] if spaces else "any"
 
     @property
     def deterministic(self) -> bool:
