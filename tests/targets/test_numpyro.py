@@ -155,3 +155,16 @@ def test_models_that_cannot_work_get_a_sentence(model, words):
 def test_a_condition_of_another_form_gets_a_sentence():
     with pytest.raises(IngredientError, match=r"x = \(args, kwargs\)"):
         from_numpyro(conjugate, DATA).log_density(jnp.zeros(1), DATA)
+
+
+def test_a_whole_plate_is_welcome():
+    def model(y):
+        with numpyro.plate("rows", 3):
+            mean = numpyro.sample("mean", dist.Normal(0, 1))
+            numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    target = from_numpyro(model, jnp.arange(3.0))
+    assert target.dim == 3
+    z = jnp.array([0.5, -0.5, 1.0])
+    expected = dist.Normal(0, 1).log_prob(z).sum() + dist.Normal(z, 1).log_prob(jnp.arange(3.0)).sum()
+    np.testing.assert_allclose(target.log_density(z), expected, rtol=1e-5)

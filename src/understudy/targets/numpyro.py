@@ -195,7 +195,7 @@ def _check_sites(sites: Iterable[dict[str, Any]]) -> None:
 
 def _fault(site: dict[str, Any]) -> str | None:
     name = site["name"]
-    if site["type"] == "plate" and site["args"][0] != site["args"][1]:
+    if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
         return (
             f"Plate {name!r} takes a random subsample inside the model; pass minibatches as arguments "
             "and scale their likelihood with numpyro.handlers.scale instead."
