@@ -8,11 +8,10 @@ ROOT = Path(__file__).parent.parent
 
 def test_the_example_of_the_readme_runs_and_is_right(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(code.strip().splitlines()) <= 20
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15
     ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert abs(float(ran.stdout.split()[-1]) - 0.8) < 0.03
-    assert (tmp_path / "student.safetensors").exists()
 
 
 def test_every_file_the_documents_name_is_there():
