@@ -18,6 +18,7 @@ from understudy.core import (
     IngredientError,
     ProjectableStudent,
     Projection,
+    StratifiedStudent,
     Teacher,
     partition,
 )
@@ -38,6 +39,7 @@ def legal(student, teacher_name, feedback) -> bool:
         (isinstance(feedback, InclusiveKL | ExclusiveKL | ContrastiveDivergence) and not explicit)
         or (isinstance(feedback, Projection) and not isinstance(student, ProjectableStudent))
         or (isinstance(feedback, SquaredDistance) and not teacher.deterministic)
+        or (isinstance(feedback, SquaredDistance) and isinstance(student, StratifiedStudent))
         or (teacher_name == "IndependenceMetropolis" and not explicit)
         or (discrete and (teacher_name not in DISCRETE_TEACHERS or not score))
         or (not discrete and teacher_name == "SingleFlip" and not isinstance(feedback, Projection))

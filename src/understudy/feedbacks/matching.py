@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
 from understudy.checks import one_of, optional_positive, positive, whole
-from understudy.core import IngredientError, Lesson, Student, Target, Teacher
+from understudy.core import IngredientError, Lesson, StratifiedStudent, Student, Target, Teacher
 from understudy.feedbacks.common import (
     TINY,
     CriticFree,
@@ -172,6 +172,11 @@ class SquaredDistance(CriticFree):
         """The teacher must be deterministic, and the student's draws must carry gradients."""
         del target
         needs_paths(self, student)
+        if isinstance(student, StratifiedStudent):
+            raise IngredientError(
+                f"SquaredDistance compares draw by draw, so the probabilities of the branches of "
+                f"{type(student).__name__} would never learn: choose EnergyDistance as feedback."
+            )
         if not teacher.deterministic:
             raise IngredientError(
                 f"SquaredDistance needs a deterministic teacher, and {type(teacher).__name__} moves at "
