@@ -22,7 +22,7 @@ ALLOWED = {
     "checks": {"core"},
     "networks": {"core", "checks"},
     **dict.fromkeys(INGREDIENTS, BASE),
-    "evaluation": {"core", "checks"},
+    "evaluation": {"core", "checks", "teachers"},
     "description": {"core"},
     "store": {"core", "description"},
     "teaching": BASE,

@@ -30,6 +30,7 @@ TEACHERS = {
     "annealed": t.Annealed(t.mala(target_acceptance=0.6)),
     "tempered smc": t.tempered_smc(t.random_walk()),
     "preconditioned": t.Preconditioned(t.mala(target_acceptance=0.6)),
+    "rescaled": t.Rescaled(t.hmc(target_acceptance=0.8), jnp.zeros(2), 2.0 * jnp.eye(2)),
     "scheduled": t.Scheduled(t.mala(), steps=lambda i: 1 + i),
     "composed": t.Compose(t.mala(target_acceptance=0.5), t.Langevin(), t.IndependenceMetropolis()),
 }

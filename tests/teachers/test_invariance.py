@@ -10,6 +10,7 @@ from understudy.teachers import (
     Compose,
     IndependenceMetropolis,
     Preconditioned,
+    Rescaled,
     TemperedTransition,
     adjusted_mclmc,
     barker,
@@ -56,6 +57,7 @@ TEACHERS = {
     "tempered": TemperedTransition(steps=3),
     "independence": IndependenceMetropolis(3),
     "preconditioned": Preconditioned(mala(0.2, 4)),
+    "rescaled": Rescaled(mala(0.2, 4), jnp.ones(2), jnp.array([[2.0, 0.0], [-1.0, 1.0]])),
     "composed": Compose(mala(0.2, 3), IndependenceMetropolis(), TemperedTransition(5)),
 }
 

@@ -18,7 +18,7 @@ from understudy.teachers.kernels import (
     random_walk,
 )
 from understudy.teachers.langevin import Langevin
-from understudy.teachers.preconditioned import Preconditioned
+from understudy.teachers.preconditioned import Preconditioned, Rescaled
 from understudy.teachers.schedules import Scheduled
 from understudy.teachers.svgd import SVGD
 from understudy.teachers.tempered import ExcursionAcceptance, TemperedTransition
@@ -34,6 +34,7 @@ __all__ = [
     "Kernel",
     "Langevin",
     "Preconditioned",
+    "Rescaled",
     "Scheduled",
     "SingleFlip",
     "TemperedTransition",

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
 
-from understudy.checks import instance, whole
-from understudy.core import Improved, LogDensity, Proposal, Space, Teacher
+from understudy.checks import instance, number, whole
+from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
 
 
 class Preconditioned(Teacher):
@@ -55,18 +55,7 @@ class Preconditioned(Teacher):
         """Whiten, let the teacher improve, and map back."""
         draw_key, key = jax.random.split(key)
         mean, root = self._scale(proposal.sample(draw_key, self.draws))
-
-        def colour(u):
-            return mean + u @ root.T
-
-        def whiten(z):
-            return jax.scipy.linalg.solve_triangular(root, (z - mean).T, lower=True).T
-
-        inner = _whitened(proposal, whiten, colour, jnp.log(jnp.diag(root)).sum())
-        out = self.teacher.improve(key, lambda u: log_density(colour(u)), whiten(z), inner)
-        control = None if out.control is None else colour(out.control)
-        end = jnp.where(out.finite[:, None], colour(out.z), z)
-        return out._replace(z=end, control=control)
+        return _improve_rescaled(self.teacher, mean, root, key, log_density, z, proposal)
 
     def adapt(self, acceptance: PyTree) -> "Preconditioned":
         """Let the inner teacher adapt."""
@@ -94,3 +83,74 @@ def _whitened(proposal: Proposal, whiten: Callable, colour: Callable, log_volume
     if log_prob is None:
         return Proposal(sample, None)
     return Proposal(sample, lambda u: log_prob(colour(u)) + log_volume)
+
+
+class Rescaled(Teacher):
+    """Any teacher, run in coordinates u, z = mean + L u, that are given once and for all.
+
+    Reference: Neal, "MCMC using Hamiltonian dynamics", section 4.1, 2011.
+
+    Args:
+        teacher: the teacher to run.
+        mean: where u = 0 lies.
+        factor: the lower triangular matrix L, with a positive diagonal.
+    """
+
+    teacher: Teacher
+    mean: Float[Array, " d"]
+    factor: Float[Array, "d d"]
+
+    def __init__(self, teacher: Teacher, mean: ArrayLike, factor: ArrayLike):
+        self.teacher = instance("teacher", Teacher, "hmc(0.1)", teacher)
+        self.mean = number("mean", mean)
+        self.factor = number("factor", factor)
+        if self.mean.ndim != 1 or self.factor.shape != 2 * self.mean.shape:
+            raise IngredientError(
+                "mean is a vector of size d and factor a d x d matrix; shapes "
+                f"{self.mean.shape} and {self.factor.shape} came."
+            )
+
+    @property
+    def space(self) -> Space:
+        """Continuous draws."""
+        return "continuous"
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether equal draws always end at equal draws."""
+        return self.teacher.deterministic
+
+    def improve(
+        self,
+        key: PRNGKeyArray,
+        log_density: LogDensity,
+        z: Float[Array, "n d"],
+        proposal: Proposal,
+    ) -> Improved:
+        """Map to u, let the teacher improve, and map back."""
+        return _improve_rescaled(self.teacher, self.mean, self.factor, key, log_density, z, proposal)
+
+    def adapt(self, acceptance: PyTree) -> "Rescaled":
+        """Let the inner teacher adapt."""
+        return Rescaled(self.teacher.adapt(acceptance), self.mean, self.factor)
+
+
+def _improve_rescaled(
+    teacher: Teacher,
+    mean: Array,
+    root: Array,
+    key: PRNGKeyArray,
+    log_density: LogDensity,
+    z: Array,
+    proposal: Proposal,
+) -> Improved:
+    def colour(u):
+        return mean + u @ root.T
+
+    def whiten(z):
+        return jax.scipy.linalg.solve_triangular(root, (z - mean).T, lower=True).T
+
+    inner = _whitened(proposal, whiten, colour, jnp.log(jnp.diag(root)).sum())
+    out = teacher.improve(key, lambda u: log_density(colour(u)), whiten(z), inner)
+    control = None if out.control is None else colour(out.control)
+    return out._replace(z=jnp.where(out.finite[:, None], colour(out.z), z), control=control)
