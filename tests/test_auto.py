@@ -7,7 +7,7 @@ import numpyro
 import pytest
 from numpyro import distributions as dist
 
-from understudy.auto import AutoFit, SinhArcsinh, coloured, find_region, fit_auto, small_flow
+from understudy.auto import Posterior, SinhArcsinh, coloured, find_region, fit_auto, small_flow
 from understudy.auto.stages import Whitened, assess
 from understudy.core import IngredientError
 from understudy.students import FullGaussian
@@ -119,7 +119,7 @@ def test_a_flow_is_nearer_to_eight_schools_than_a_gaussian():
 def test_eight_schools_in_named_sites(capsys):
     target = from_numpyro(eight_schools, *SCHOOLS)
     fitted = fit_auto(target, starts=2, gaussian_updates=150, flow_updates=0, cache=False, verbose=True)
-    assert isinstance(fitted, AutoFit)
+    assert isinstance(fitted, Posterior)
     region, gaussian = fitted.stages
     assert region.acceptance < gaussian.acceptance
     assert gaussian.kept

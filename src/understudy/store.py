@@ -47,6 +47,7 @@ def save(path: str | Path, module: PyTree) -> None:
             stored by name, so lambdas are refused.
     """
     _check_path(path)
+    module = module.storable() if hasattr(module, "storable") else module
     arrays: list[np.ndarray] = []
     try:
         description = describe(module, arrays, type(module).__name__)
@@ -57,13 +58,15 @@ def save(path: str | Path, module: PyTree) -> None:
     write(path, {str(i): array for i, array in enumerate(arrays)}, {"module": description})
 
 
-def load(path: str | Path, classes: Sequence[Any] = ()) -> Any:
+def load(path: str | Path, classes: Sequence[Any] = (), target: Any = None) -> Any:
     """Read what :func:`save` wrote; nothing of the file is run.
 
     Args:
         path: the file.
         classes: your own module classes (and functions) that the file may name; those of understudy,
-            equinox, flowjax, paramax, jax.nn and jax.numpy are known already.
+            equinox, flowjax, paramax, jax.nn and jax.numpy are known already. For a posterior also its
+            NumPyro model.
+        target: of a posterior, in place of the one that the file describes.
     """
     _check_path(path)
     arrays, description = read(path)
@@ -71,7 +74,8 @@ def load(path: str | Path, classes: Sequence[Any] = ()) -> Any:
         f"__main__:{cls.__qualname__}": cls for cls in classes
     }
     try:
-        return revive(description["module"], [arrays[str(i)] for i in range(len(arrays))], known)
+        made = revive(description["module"], [arrays[str(i)] for i in range(len(arrays))], known)
+        return made.restored(known, target) if hasattr(made, "restored") else made
     except StoreError as error:
         raise StoreError(f"{path} cannot be loaded: {error}.") from error
     except Exception as error:

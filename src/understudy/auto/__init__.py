@@ -17,14 +17,14 @@ import numpy as np
 
 from understudy.auto.flow import SinhArcsinh, coloured, small_flow
 from understudy.auto.region import Region, find_region
-from understudy.auto.result import AutoFit, Stage
+from understudy.auto.result import Posterior, Stage
 from understudy.auto.stages import Whitened, assess, fit_flow, fit_gaussian, gradients, until
 from understudy.checks import positive, whole
 from understudy.core import IngredientError, Target
 from understudy.students import Flow, FullGaussian
 
 __all__ = [
-    "AutoFit",
+    "Posterior",
     "Region",
     "SinhArcsinh",
     "Stage",
@@ -74,7 +74,7 @@ def fit_auto(
     enough: float = 0.985,
     verbose: bool | None = None,
     cache: bool = True,
-) -> AutoFit:
+) -> Posterior:
     """Fit a student to a target whose log density has a gradient; every choice can be set by hand.
 
     Args:
@@ -106,7 +106,7 @@ def fit_auto(
             found.append(_flow(plan, best.student, flow_updates, layers, width))
     best = _best(found)
     stages = tuple(_mark(f.stage, f is best) for f in found)
-    return AutoFit(best.student, target, stages)
+    return Posterior(target, best.student, stages=stages, seed=seed)
 
 
 def _region(plan: _Plan, starts: int) -> _Found:

@@ -48,6 +48,11 @@ class NumPyroTarget(Target):
     sites: tuple[Site, ...] = eqx.field(static=True)
     dim: int = eqx.field(static=True)
 
+    @property
+    def arguments(self) -> Arguments:
+        """What the model is called with: ``(args, kwargs)``."""
+        return _join(self.data, self.rest)
+
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log joint density of one flat unconstrained draw and the data, Jacobian included."""
         data, rest = (self.data, self.rest) if x is None else _divide(x)

@@ -1,0 +1,95 @@
+"""Posteriors for ArviZ: named draws, densities, predictions and pointwise likelihoods."""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from understudy.auto.improve import log_densities
+from understudy.auto.program import in_blocks, name_rows
+from understudy.core import Student
+
+Kind = Literal["datatree", "inferencedata"]
+Groups = dict[str, dict[str, np.ndarray]]
+
+
+def to_arviz(
+    key: PRNGKeyArray,
+    target: Any,
+    student: Student,
+    z: np.ndarray,
+    chains: int,
+    kind: Kind | None,
+    predictive: bool,
+    log_likelihood: bool,
+) -> Any:
+    """Groups of ArviZ from flat draws; the rows are dealt to ``chains`` labels."""
+    sites = in_blocks(lambda rows: name_rows(target, rows), z)
+    log_p, log_q = log_densities(target, student, z)
+    stats = {"lp": log_p} if log_q is None else {"lp": log_p, "log_student": log_q}
+    groups: Groups = {"posterior": sites, "sample_stats": stats}
+    observed: dict[str, np.ndarray] = {}
+    if hasattr(target, "arguments"):
+        latents = {site.name: sites[site.name] for site in target.sites}
+        observed = _observed(target)
+        if predictive and observed:
+            groups["posterior_predictive"] = _predict(key, target, latents, list(observed))
+        if log_likelihood and observed:
+            groups["log_likelihood"] = _likelihood(target, latents)
+    groups = {name: _dealt(group, chains) for name, group in groups.items()}
+    return _tree(groups | ({"observed_data": observed} if observed else {}), kind)
+
+
+def _dealt(group: dict[str, np.ndarray], chains: int) -> dict[str, np.ndarray]:
+    return {
+        name: np.asarray(value).reshape(chains, -1, *value.shape[1:]) for name, value in group.items()
+    }
+
+
+def _observed(target: Any) -> dict[str, np.ndarray]:
+    from numpyro.handlers import seed, trace
+
+    args, kwargs = target.arguments
+    sites = trace(seed(target.model, jax.random.key(0))).get_trace(*args, **kwargs).values()
+    return {
+        s["name"]: np.asarray(s["value"]) for s in sites if s["type"] == "sample" and s["is_observed"]
+    }
+
+
+def _predict(
+    key: PRNGKeyArray, target: Any, latents: dict[str, np.ndarray], names: list[str]
+) -> dict[str, np.ndarray]:
+    from numpyro.handlers import uncondition
+    from numpyro.infer import Predictive
+
+    args, kwargs = target.arguments
+    # One draw after the other inside one program, so memory beyond the result does not grow.
+    draw = Predictive(uncondition(target.model), latents, return_sites=names, parallel=False)
+    return {name: np.asarray(value) for name, value in draw(key, *args, **kwargs).items()}
+
+
+def _likelihood(target: Any, latents: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    from numpyro.infer import log_likelihood
+
+    args, kwargs = target.arguments
+    values = log_likelihood(target.model, latents, *args, parallel=False, **kwargs)
+    return {name: np.asarray(value) for name, value in values.items()}
+
+
+def _tree(groups: Groups, kind: Kind | None) -> Any:
+    if (kind or ("inferencedata" if _old_arviz() else "datatree")) == "inferencedata":
+        import arviz  # pyright: ignore[reportMissingImports]
+
+        return arviz.from_dict(**groups)
+    import arviz_base
+
+    return arviz_base.from_dict(groups)
+
+
+def _old_arviz() -> bool:
+    try:
+        return version("arviz").startswith("0.")
+    except PackageNotFoundError:
+        return False

@@ -1,0 +1,131 @@
+"""The program that draws named sites: compiled for use, or serialised to be used without its model."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, UInt32
+
+from understudy.core import Student, Target
+from understudy.exported import MAGIC, Exported
+
+CHUNK = 16_384
+
+Words = UInt32[Array, " 4"] | UInt32[np.ndarray, " 4"]
+
+
+class Program(eqx.Module):
+    """A serialised program ``(words, arrays) -> sites`` with its arrays.
+
+    Attributes:
+        code: StableHLO, as bytes.
+        arrays: what the program reads: the student's weights, and data that deterministic sites use.
+        header: chunk, shapes and dtypes of the sites, platforms, version of the calling convention.
+    """
+
+    code: np.ndarray
+    arrays: tuple[np.ndarray, ...]
+    header: dict[str, Any]
+
+    @cached_property
+    def loaded(self) -> Exported:
+        """The program, ready to draw."""
+        return Exported(self.header, list(self.arrays), self.code.tobytes())
+
+    def file(self) -> list[bytes]:
+        """The bytes of a file for :func:`understudy.exported.load_exported`."""
+        parts = [json.dumps(self.header).encode(), b"\n"]
+        parts += [array.tobytes() for array in self.arrays] + [self.code.tobytes()]
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(part)
+        return [MAGIC, digest.hexdigest().encode(), b"\n", *parts]
+
+
+@eqx.filter_jit
+def flat(student: Student, target: Any, words: Words) -> dict[str, Float[Array, "n d"]]:
+    """A chunk of flat draws; four words make the key."""
+    del target
+    return {"z": student.sample(_key(words), None, CHUNK)}
+
+
+@eqx.filter_jit
+def named(student: Student, target: Any, words: Words) -> dict[str, Array]:
+    """A chunk of draws of the named sites (of ``z`` where the target has no names)."""
+    return jax.vmap(partial(constrained, target))(student.sample(_key(words), None, CHUNK))
+
+
+def in_blocks(function: Callable, z: Float[np.ndarray, "n d"], block: int = 4096) -> Any:
+    """``function`` of blocks of rows, put together as numpy arrays: one shape, so one compilation."""
+    padded = np.concatenate([z, np.broadcast_to(z[-1:], (-len(z) % block, z.shape[1]))])
+    parts = [function(jnp.asarray(rows)) for rows in padded.reshape(-1, block, z.shape[1])]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: len(z)], *parts)
+
+
+@eqx.filter_jit
+def name_rows(target: Target, z: Float[Array, "n d"]) -> dict[str, Array]:
+    """The named sites of flat draws."""
+    return jax.vmap(partial(constrained, target))(z)
+
+
+def constrained(target: Target, z: Float[Array, " d"]) -> dict[str, Array]:
+    """The named sites of one flat draw."""
+    constrain: Callable | None = getattr(target, "constrain", None)
+    return {"z": z} if constrain is None else constrain(z)
+
+
+def make_program(student: Student, target: Target, platforms: Sequence[str] | None = None) -> Program:
+    """Serialise the program that draws a chunk of named sites; data that no site needs stay out.
+
+    Args:
+        student: draws flat vectors.
+        target: names their parts.
+        platforms: "cpu", "cuda" and "tpu" or some of them; None takes the one in use, for which the
+            draws are then the same bit for bit.
+    """
+    arrays, rest = eqx.partition((student, target), eqx.is_array)
+    leaves, structure = jax.tree.flatten(arrays)
+
+    def draw(words: Words, arrays: list[Array], names: Sequence[int]) -> dict[str, Array]:
+        whole = [jnp.zeros_like(leaf) for leaf in leaves]
+        for i, array in zip(names, arrays, strict=True):
+            whole[i] = array
+        return named(*eqx.combine(jax.tree.unflatten(structure, whole), rest), words)
+
+    names = list(range(len(leaves)))
+    exported = _exported(partial(draw, names=names), leaves, platforms)
+    used = [i - 1 for i in exported.module_kept_var_idx if i > 0]
+    if used != names:
+        exported = _exported(partial(draw, names=used), [leaves[i] for i in used], platforms)
+    return _program(exported, [np.asarray(leaves[i]) for i in used])
+
+
+def _exported(
+    draw: Callable, arrays: list[Array], platforms: Sequence[str] | None
+) -> jax.export.Exported:
+    return jax.export.export(jax.jit(draw), platforms=platforms)(np.zeros(4, np.uint32), arrays)
+
+
+def _program(exported: jax.export.Exported, arrays: list[np.ndarray]) -> Program:
+    shapes = jax.tree.unflatten(exported.out_tree, exported.out_avals)
+    header = {
+        "chunk": CHUNK,
+        "sites": {name: list(value.shape[1:]) for name, value in shapes.items()},
+        "dtypes": {name: value.dtype.name for name, value in shapes.items()},
+        "arrays": [[array.dtype.name, list(array.shape)] for array in arrays],
+        "platforms": list(exported.platforms),
+        "calling_convention": exported.calling_convention_version,
+    }
+    return Program(np.frombuffer(exported.mlir_module_serialized, np.uint8), tuple(arrays), header)
+
+
+def _key(words: Words) -> PRNGKeyArray:
+    # Far cheaper to compile than the default generator.
+    return jax.random.wrap_key_data(jnp.asarray(words), impl="unsafe_rbg")
