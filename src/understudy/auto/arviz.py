@@ -1,5 +1,6 @@
 """Posteriors for ArviZ: named draws, densities, predictions and pointwise likelihoods."""
 
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
@@ -37,7 +38,7 @@ def to_arviz(
         if predictive and observed:
             groups["posterior_predictive"] = _predict(key, target, latents, list(observed))
         if log_likelihood and observed:
-            groups["log_likelihood"] = _likelihood(target, latents)
+            groups["log_likelihood"] = _likelihood(target, latents, list(observed))
     groups = {name: _dealt(group, chains) for name, group in groups.items()}
     return _tree(groups | ({"observed_data": observed} if observed else {}), kind)
 
@@ -49,13 +50,14 @@ def _dealt(group: dict[str, np.ndarray], chains: int) -> dict[str, np.ndarray]:
 
 
 def _observed(target: Any) -> dict[str, np.ndarray]:
+    from numpyro.distributions import Unit
     from numpyro.handlers import seed, trace
 
     args, kwargs = target.arguments
     sites = trace(seed(target.model, jax.random.key(0))).get_trace(*args, **kwargs).values()
-    return {
-        s["name"]: np.asarray(s["value"]) for s in sites if s["type"] == "sample" and s["is_observed"]
-    }
+    seen = [s for s in sites if s["type"] == "sample" and s["is_observed"]]
+    # A factor is no datum.
+    return {s["name"]: np.asarray(s["value"]) for s in seen if not isinstance(s["fn"], Unit)}
 
 
 def _predict(
@@ -65,17 +67,33 @@ def _predict(
     from numpyro.infer import Predictive
 
     args, kwargs = target.arguments
+    model = uncondition(_as_large_as_data(target.model))
     # One draw after the other inside one program, so memory beyond the result does not grow.
-    draw = Predictive(uncondition(target.model), latents, return_sites=names, parallel=False)
+    draw = Predictive(model, latents, return_sites=names, parallel=False)
     return {name: np.asarray(value) for name, value in draw(key, *args, **kwargs).items()}
 
 
-def _likelihood(target: Any, latents: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _as_large_as_data(model: Callable) -> Callable:
+    """The model with the distribution of every datum expanded to the datum's shape."""
+    from numpyro.primitives import Messenger
+
+    class Expand(Messenger):
+        def process_message(self, message: dict[str, Any]) -> None:
+            if message["type"] == "sample" and message["is_observed"]:
+                fn, shape = message["fn"], np.shape(message["value"])
+                message["fn"] = fn.expand(shape[: len(shape) - fn.event_dim])
+
+    return Expand(model)
+
+
+def _likelihood(
+    target: Any, latents: dict[str, np.ndarray], names: list[str]
+) -> dict[str, np.ndarray]:
     from numpyro.infer import log_likelihood
 
     args, kwargs = target.arguments
     values = log_likelihood(target.model, latents, *args, parallel=False, **kwargs)
-    return {name: np.asarray(value) for name, value in values.items()}
+    return {name: np.asarray(values[name]) for name in names}
 
 
 def _tree(groups: Groups, kind: Kind | None) -> Any:

@@ -13,7 +13,7 @@ from understudy.core import ExplicitStudent, IngredientError, Student, Target, T
 from understudy.teachers import IndependenceMetropolis
 
 CHAINS = 1024
-_SUPERCHAINS = 32
+SUPERCHAINS = 32
 
 
 class Refined(NamedTuple):
@@ -89,10 +89,10 @@ def refine(
     target: Target,
     student: Student,
     teacher: Teacher,
-    z: Float[np.ndarray, "n d"],
+    z: Float[np.ndarray, "m d"],
     steps: int,
 ) -> Refined:
-    """Move every draw by ``steps`` calls of the teacher.
+    """Move every draw by ``steps`` calls of the teacher; the first 32 rows are for the diagnostics.
 
     R-hat is nested: 32 draws of the student start 32 chains each, and the spread between those groups is
     compared with the spread within, which needs no long chain.
@@ -100,21 +100,16 @@ def refine(
     Reference: Margossian et al., "Nested R-hat: Assessing the Convergence of Markov Chain Monte Carlo
     When Running Many Short Chains", 2024.
     """
-    n, rows = (
-        len(z),
-        np.concatenate([np.repeat(z[:_SUPERCHAINS], -(-CHAINS // len(z[:_SUPERCHAINS])), 0)]),
-    )
-    rows = np.concatenate([rows[:CHAINS], z, np.resize(z, (-n % CHAINS, z.shape[1]))])
+    starts, z = np.repeat(z[:SUPERCHAINS], CHAINS // SUPERCHAINS, 0), z[SUPERCHAINS:]
+    n = len(z)
+    rows = np.concatenate([starts, z, np.resize(z, (-n % CHAINS, z.shape[1]))])
     runs = [
-        jax.tree.map(
-            np.asarray, _chains(jax.random.fold_in(key, i), target, student, teacher, part, steps)
-        )
+        jax.tree.map(np.asarray, _chains(jax.random.fold_in(key, i), target, student, teacher, part, steps))
         for i, part in enumerate(jnp.asarray(rows).reshape(-1, CHAINS, z.shape[1]))
     ]
     end = np.concatenate([run.trace[-1] for run in runs[1:]])[:n]
     lost = np.concatenate([run.lost for run in runs[1:]])[:n].mean()
-    groups = np.arange(CHAINS) // (CHAINS // min(n, _SUPERCHAINS))
-    r_hat, ess = _diagnostics(target, runs[0].trace, runs[1].trace, groups)
+    r_hat, ess = _diagnostics(target, runs[0].trace, runs[1].trace)
     acceptance = float(np.mean([run.acceptance for run in runs[1:]]))
     return Refined(_named(target, end), end, r_hat, ess, acceptance, float(lost))
 
@@ -150,10 +145,11 @@ def _chains(
 
 
 def _diagnostics(
-    target: Target, nested: np.ndarray, free: np.ndarray, groups: np.ndarray
+    target: Target, nested: np.ndarray, free: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     from arviz_stats.base import array_stats
 
+    groups = np.repeat(np.arange(SUPERCHAINS), CHAINS // SUPERCHAINS)
     late = max(min(len(nested) // 2, len(nested) - 4), 0)
     r_hat = {
         name: _each(lambda v: array_stats.rhat_nested(v, superchain_ids=groups), value)

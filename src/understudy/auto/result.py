@@ -131,7 +131,7 @@ class Posterior(eqx.Module):
         """
         target = self._target()
         start, make, move = jax.random.split(random_key(key), 3)
-        z = np.asarray(self.draws(start, whole("n", n)))
+        z = np.asarray(self.draws(start, whole("n", n) + improve.SUPERCHAINS))
         teacher = teacher or self.teacher or default_teacher(make, target, self.student)
         return improve.refine(move, target, self.student, teacher, z, whole("steps", steps, least=4))
 

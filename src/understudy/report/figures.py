@@ -45,7 +45,7 @@ def student_against_density(
     log_density = jax.jit(jax.vmap(lambda z: target.log_density(z, x)))
     density = np.asarray(jnp.exp(log_density(jnp.asarray(grid)[:, None])), float)
     density /= np.trapezoid(density, grid)
-    figure, (axes,) = _panels(1, (7.2, 3.6))
+    figure, (axes,) = blank_panels(1, (7.2, 3.6))
     axes.hist(values, bins=grid[::8].tolist(), density=True, color=STUDENT, alpha=0.45, label=name)
     axes.plot(grid, density, color=EXACT, linewidth=1.8, label="exact density")
     axes.set(xlabel="z", ylabel="density", xlim=(grid[0], grid[-1]))
@@ -59,7 +59,7 @@ def draws_beside_exact(draws: Draws, exact: Draws, name: str = "student") -> Fig
     low, high = np.quantile(exact, 0.001, axis=0), np.quantile(exact, 0.999, axis=0)
     margin = 0.15 * (high - low) + 1e-3
     box = np.stack([low - margin, high + margin])
-    figure, panels = _panels(2, (8.4, 4.2))
+    figure, panels = blank_panels(2, (8.4, 4.2))
     titles = (name, student, STUDENT), ("exact", exact, EXACT)
     for axes, (title, points, colour) in zip(panels, titles, strict=True):
         axes.scatter(*points[:5000, :2].T, s=3, alpha=0.35, color=colour, linewidths=0, rasterized=True)
@@ -78,7 +78,7 @@ def training_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
     if not names:
         raise IngredientError(f"Rows of a training hold {', '.join(CURVES)} over step; none came.")
     steps = _series(rows, "step")[:, 0]
-    figure, panels = _panels(len(names), (7.2, 1.9 * len(names)), upright=True)
+    figure, panels = blank_panels(len(names), (7.2, 1.9 * len(names)), upright=True)
     for axes, name in zip(panels, names, strict=True):
         _curve(axes, steps, _series(rows, name))
         axes.set_title(CURVES[name], loc="left", fontsize=10)
@@ -116,7 +116,8 @@ def _series(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
     return np.stack(table) if table else np.full((1, width), np.nan)
 
 
-def _panels(count: int, size: tuple[float, float], upright: bool = False) -> tuple[Figure, list[Axes]]:
+def blank_panels(count: int, size: tuple[float, float], upright: bool = False) -> tuple[Figure, list[Axes]]:
+    """Empty panels in the style of all pictures, side by side or upright."""
     figure = Figure(figsize=size, layout="constrained")
     shape = (count, 1) if upright else (1, count)
     panels = list(figure.subplots(*shape, squeeze=False, sharex=upright).flat)

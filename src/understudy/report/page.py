@@ -136,18 +136,23 @@ def _summary(folder: Path, rows: Sequence[Record]) -> dict[str, Any]:
 
 
 def _page(description: Record, folder: Path, rows: Sequence[Record]) -> str:
-    title = html.escape(str(description.get("title", folder.resolve().name)))
+    title = str(description.get("title", folder.resolve().name))
     pictures = [_picture(folder, picture) for picture in description.get("pictures", [])]
     if rows:
         pictures.append(_curves(folder, rows))
     parts = [
-        f"<h1>{title}</h1>",
-        f'<p class="lead">{html.escape(str(description.get("lead", "")))}</p>',
-        _figures(description.get("figures", [])),
+        figures_table(description.get("figures", [])),
         "".join(["<h2>Pictures</h2>", *pictures]) if pictures else "",
         _settings(description.get("settings", {})),
         _notes(description.get("notes", [])),
     ]
+    return document(title, str(description.get("lead", "")), parts)
+
+
+def document(title: str, lead: str, parts: Sequence[str]) -> str:
+    """A whole page: a title, a sentence or two and parts that are HTML already."""
+    title = html.escape(title)
+    parts = [f"<h1>{title}</h1>", f'<p class="lead">{html.escape(lead)}</p>', *parts]
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{_STYLE}</style>"
@@ -156,7 +161,8 @@ def _page(description: Record, folder: Path, rows: Sequence[Record]) -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
 
-def _figures(figures: Sequence[Record]) -> str:
+def figures_table(figures: Sequence[Record]) -> str:
+    """A table of figures with ``name``, ``value``, ``meaning`` and perhaps ``goal``."""
     if not figures:
         return ""
     goals = any(figure.get("goal") is not None for figure in figures)
@@ -200,7 +206,7 @@ def _picture(folder: Path, picture: Record) -> str:
         raise StoreError(f"The picture {path} cannot be read; make the run again.") from error
     if not raw.startswith(_PNG):
         raise StoreError(f"The picture {path} is not a PNG file; write it with write_picture.")
-    return _inlined(raw, str(picture.get("title", path.stem)), str(picture.get("caption", "")))
+    return inlined(raw, str(picture.get("title", path.stem)), str(picture.get("caption", "")))
 
 
 def _curves(folder: Path, rows: Sequence[Record]) -> str:
@@ -209,10 +215,11 @@ def _curves(folder: Path, rows: Sequence[Record]) -> str:
     except (ValueError, TypeError, AttributeError) as error:
         path = folder / "metrics.jsonl"
         raise StoreError(f"{path} does not hold rows of a training: {error}") from error
-    return _inlined(picture_bytes(figure), "Training", _CURVES_CAPTION)
+    return inlined(picture_bytes(figure), "Training", _CURVES_CAPTION)
 
 
-def _inlined(raw: bytes, title: str, caption: str) -> str:
+def inlined(raw: bytes, title: str, caption: str) -> str:
+    """A PNG inside the page, with a title and a caption."""
     title, caption = html.escape(title), html.escape(caption)
     data = base64.b64encode(raw).decode()
     image = f'<img alt="{title}" src="data:image/png;base64,{data}">'
