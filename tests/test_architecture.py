@@ -35,7 +35,7 @@ ALLOWED = {
     "report": BASE | STORE,
     "experiments": LIBRARY,
     "parsing": set(),
-    "commands": LIBRARY | {"parsing"},
+    "commands": LIBRARY | {"experiments", "parsing"},
     "cli": LIBRARY | {"experiments", "parsing", "commands"},
     "__init__": LIBRARY,
 }

@@ -226,7 +226,7 @@ def test_settings_of_another_type_are_refused(name, value):
 
 def test_every_registered_command_has_a_summary():
     for run in cli.COMMANDS.values():
-        assert cli._summary(run).endswith(".")
+        assert cli.summary(run).endswith(".")
 
 
 def test_from_a_shell(tmp_path):

@@ -13,10 +13,13 @@ import shutil
 import sys
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
+
+from understudy import commands
+from understudy.parsing import Parser, UsageError, number, summary, unknown_word, whole_number
 
 EXPERIMENTS = {
     "mixture": "understudy.experiments.mixture",
@@ -28,41 +31,14 @@ examples:
   understudy demo                               train a student in half a minute and look at it
   understudy reproduce mixture --preset quick   the paper's first experiment, made small
   understudy report runs/demo                   one HTML page about a run
+  understudy fit model.py:model --data d.json   fit a NumPyro model with no settings, to runs/posterior
+  understudy sample runs/posterior -n 100000 --out draws.nc
+  understudy check runs/posterior               whether to trust the draws
   understudy reproduce mixture --help           every option, with its default
 
 Every command that trains prints its figures as one JSON object in its last line.
 UNDERSTUDY_DEBUG=1 or --debug shows the whole traceback of an error.
 """
-
-
-class UsageError(ValueError):
-    """Words that the command line does not understand, with what it does."""
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose mistakes are one sentence each, with what is allowed."""
-
-    def __init__(self, prog: str, description: str, epilog: str = ""):
-        super().__init__(
-            prog=prog,
-            description=description,
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-
-    def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage."""
-        raise UsageError(f"{message.removeprefix('argument ')} (see {self.prog} --help).")
-
-    def read(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse all words, or say which is unknown and what comes nearest."""
-        namespace, unknown = self.parse_known_args(list(words))
-        if unknown:
-            options = [name for action in self._actions for name in action.option_strings]
-            known = [name for name in options if name.startswith("--")]
-            raise unknown_word(unknown[0].split("=")[0], f"an option of {self.prog}", known)
-        return namespace
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,7 +65,7 @@ def demo(words: Sequence[str]) -> None:
 
 def reproduce(words: Sequence[str]) -> None:
     """Run an experiment of the paper again."""
-    parser = Parser("understudy reproduce", _summary(reproduce), _experiments_help())
+    parser = Parser("understudy reproduce", summary(reproduce), _experiments_help())
     if not words or words[0] in ("-h", "--help"):
         parser.usage = "understudy reproduce EXPERIMENT [options]"
         parser.print_help()
@@ -105,9 +81,13 @@ def reproduce(words: Sequence[str]) -> None:
 
 def report(words: Sequence[str]) -> None:
     """Write one self-contained HTML page about a run."""
-    parser = Parser("understudy report", _summary(report), "example:\n  understudy report runs/demo")
+    parser = Parser("understudy report", summary(report), "example:\n  understudy report runs/demo")
     parser.add_argument("run", type=Path, help="the folder of a run; report.html is written into it")
+    parser.add_argument("--model", metavar="FILE:NAME", help="where the model of a posterior is now")
     given = parser.read(words)
+    if commands.is_posterior(given.run):
+        print(commands.report_posterior(given.run, given.model))
+        return
     from understudy.report import write_report
 
     print(write_report(given.run))
@@ -117,6 +97,9 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "demo": demo,
     "reproduce": reproduce,
     "report": report,
+    "fit": commands.fit,
+    "sample": commands.sample,
+    "check": commands.check,
 }
 
 
@@ -141,14 +124,6 @@ def read_settings(namespace: argparse.Namespace, settings: type) -> Any:
     """The settings with what was given on the command line; the rest keeps its defaults."""
     names = {field.name for field in dataclasses.fields(settings)}
     return settings(**{name: value for name, value in vars(namespace).items() if name in names})
-
-
-def unknown_word(word: str, what: str, known: Iterable[str]) -> UsageError:
-    """An error that lists what is known and suggests what comes nearest."""
-    known = list(known)
-    near = difflib.get_close_matches(word, known, 1)
-    hint = f"; did you mean {near[0]}?" if near else "."
-    return UsageError(f"{word!r} is not {what}, which can be {', '.join(known)}{hint}")
 
 
 def _dispatch(words: list[str]) -> None:
@@ -224,21 +199,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     _say(f"warning: {' '.join(str(message).split())}")
 
 
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"a whole number is expected; {text!r} came") from None
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"a number is expected; {text!r} came") from None
-
-
-_CONVERTERS: dict[type, Callable[[str], Any]] = {int: _whole, float: _number}
+_CONVERTERS: dict[type, Callable[[str], Any]] = {int: whole_number, float: number}
 
 
 def _one_of(choices: Sequence[Any]) -> Callable[[str], Any]:
@@ -269,17 +230,13 @@ def _help(field: dataclasses.Field, presets: bool) -> str:
     return text.replace("%", "%%")
 
 
-def _summary(function: Callable) -> str:
-    return (function.__doc__ or "").strip().splitlines()[0]
-
-
 def _table(title: str, rows: dict[str, str]) -> str:
     width = max(map(len, rows))
     return "\n".join([f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in rows.items())])
 
 
 def _commands_help() -> str:
-    commands = _table("commands", {name: _summary(run) for name, run in COMMANDS.items()})
+    commands = _table("commands", {name: summary(run) for name, run in COMMANDS.items()})
     return f"{commands}\n\n{_EXAMPLES}"
 
 

@@ -11,7 +11,10 @@ from understudy.targets.numpyro import from_numpyro
 
 Y = np.array([[1.0, -0.5], [0.2, 0.4], [1.5, -1.0], [0.7, 0.1], [0.9, 0.3]], np.float32)
 MEAN, SD = Y.sum(0) / 6, 1 / np.sqrt(6)
-STAGES = (Stage("region", "3 starts", 0.5, 1.0, 1000, 0.4), Stage("flow", "x", 2.5, 3.0, 500, 0.9, True, 7))
+STAGES = (
+    Stage("region", "3 starts", 0.5, 1.0, 1000, 0.4),
+    Stage("flow", "x", 2.5, 3.0, 500, 0.9, True, 7),
+)
 
 
 def conjugate(y):

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
-
 from tests.auto.conjugate import MEAN, SD, Y, posterior
+
 from understudy.auto import arviz
 from understudy.auto.result import Posterior
 from understudy.students import FullGaussian
@@ -55,6 +55,7 @@ def test_predictions_are_new_data(tree):
 
 
 def test_arviz_summarises_and_compares(tree):
+    pytest.importorskip("xarray_einstats", reason="comes with arviz-stats[xarray]")
     summary = arviz_stats.summary(tree)
     assert list(summary.index) == ["both[0]", "both[1]", "mu[0]", "mu[1]"]
     loo = arviz_stats.loo(tree)

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from tests.auto.conjugate import MEAN, SD, posterior
-from understudy.auto.cost import NutsCost, break_even
+
+from understudy.auto.cost import NutsCost, break_even, measure_nuts
 from understudy.auto.result import Posterior
 from understudy.core import IngredientError
 from understudy.students import FullGaussian, Implicit
@@ -46,11 +46,11 @@ def test_chunks_are_different_and_small_samples_are_beginnings_of_large_ones(rig
     np.testing.assert_array_equal(right.draws(jax.random.PRNGKey(5), 10), many[:10])
 
 
-def test_a_million_draws_need_little_more_memory_than_themselves(right):
-    sites = right.sample(KEY, 1_000_000)
-    assert sites["mu"].nbytes == 8_000_000
-    # 1e6 draws: standard errors of 0.0004.
-    np.testing.assert_allclose(sites["mu"].mean(0), MEAN, atol=0.002)
+def test_many_draws_are_as_right_as_few(right):
+    sites = right.sample(KEY, 300_000)
+    assert sites["mu"].nbytes == 2_400_000
+    # Standard errors of 0.0007.
+    np.testing.assert_allclose(sites["mu"].mean(0), MEAN, atol=0.0035)
 
 
 def test_refining_corrects_a_wrong_student_and_says_so(wrong):
@@ -90,8 +90,12 @@ def test_the_right_student_needs_no_correction(right):
     assert made.ess == pytest.approx(4000, rel=1e-3)
 
 
-def test_a_check_trusts_the_right_student_and_not_the_wrong_one(right, wrong):
-    trust = right.check(draws=2048)
+@pytest.fixture(scope="module")
+def trust(right):
+    return right.check(draws=2048)
+
+
+def test_a_check_trusts_the_right_student_and_not_the_wrong_one(trust, wrong):
     assert trust.trusted, str(trust)
     failed = wrong.check(KEY, draws=2048)
     assert not failed.trusted
@@ -114,14 +118,14 @@ def test_break_even_solves_its_equation():
 
 
 def test_break_even_measures_nuts(right):
-    even = right.break_even(chains=2)
+    nuts = measure_nuts(KEY, right.target, right.draws(KEY, 2), warmup=50, draws=50)
+    even = right.break_even(nuts)
     assert even.fit_seconds == 3.0
-    assert even.draws_per_second > even.nuts.effective_per_second > 10
-    assert even.nuts.warmup_seconds > 0
+    assert even.draws_per_second > nuts.effective_per_second > 10
+    assert nuts.warmup_seconds > 0
 
 
-def test_the_report_is_one_page(right, tmp_path):
-    trust = right.check(draws=1024)
+def test_the_report_is_one_page(right, trust, tmp_path):
     path = right.report(tmp_path / "page.html", trust, NutsCost(1.0, 100.0))
     page = path.read_text()
     for words in ("teacher gap", "importance weights", "3 starts", "break-even", "both[1]", "Pairs"):
@@ -130,29 +134,22 @@ def test_the_report_is_one_page(right, tmp_path):
     assert "http" not in page
 
 
-def test_any_student_of_any_target_can_be_judged():
-    target = LogDensity(lambda z: -0.5 * z @ z, 2)
-    wild = Posterior(target, Implicit(KEY, 2))
+def test_a_student_without_a_density_can_be_used():
+    wild = Posterior(LogDensity(lambda z: -0.5 * z @ z, 2), Implicit(KEY, 2))
     assert wild.sample(KEY, 5)["z"].shape == (5, 2)
-    assert not wild.check(draws=512).trusted
     with pytest.raises(IngredientError, match="resample needs a student with a density"):
         wild.resample(KEY, 10)
 
 
 BAD = {
-    "a target that is a function": (lambda p: Posterior(lambda z: z, p.student), "target is a Target"),
-    "a student that is a word": (lambda p: Posterior(p.target, "flow"), "student is a Student"),
     "a student of another size": (lambda p: Posterior(p.target, FullGaussian(3)), "size 3 .* size 2"),
     "no draws": (lambda p: p.sample(KEY, 0), "n is a whole number"),
-    "half a draw": (lambda p: p.draws(KEY, 1.5), "n is a whole number"),
-    "a seed in place of a key": (lambda p: p.sample(0, 10), "key is a random key"),
     "too few steps": (lambda p: p.refine(KEY, 10, 3), "steps is a whole number, 4 or more"),
     "an unknown method": (lambda p: p.resample(KEY, 10, "magic"), "method is one of"),
     "no moves": (lambda p: p.resample(KEY, 10, "independence", moves=0), "moves is"),
     "no candidates": (lambda p: p.resample(KEY, 10, candidates=0), "candidates is"),
     "an odd number of draws": (lambda p: p.to_arviz(KEY, 10, 4), "n is a multiple of chains=4"),
     "no chains": (lambda p: p.to_arviz(KEY, 10, 0), "chains is a whole number"),
-    "an unknown kind": (lambda p: p.to_arviz(KEY, 10, 2, kind="json"), "kind is one of"),
     "a teacher of weights": (
         lambda p: p.refine(KEY, 8, 4, teacher=Annealed(hmc(0.1), mean=jnp.zeros(2))),
         "leaves the target invariant",

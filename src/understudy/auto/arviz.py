@@ -86,9 +86,7 @@ def _as_large_as_data(model: Callable) -> Callable:
     return Expand(model)
 
 
-def _likelihood(
-    target: Any, latents: dict[str, np.ndarray], names: list[str]
-) -> dict[str, np.ndarray]:
+def _likelihood(target: Any, latents: dict[str, np.ndarray], names: list[str]) -> dict[str, np.ndarray]:
     from numpyro.infer import log_likelihood
 
     args, kwargs = target.arguments

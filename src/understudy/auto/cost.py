@@ -42,8 +42,8 @@ class BreakEven(NamedTuple):
 
     def __str__(self) -> str:
         costs = (
-            f"the fit took {self.fit_seconds:.1f} s and draws {self.draws_per_second:,.0f} a second; NUTS "
-            f"warms up in {self.nuts.warmup_seconds:.1f} s and makes "
+            f"the fit took {self.fit_seconds:.1f} s and draws {self.draws_per_second:,.0f} a second; "
+            f"NUTS warms up in {self.nuts.warmup_seconds:.1f} s and makes "
             f"{self.nuts.effective_per_second:,.0f} effective draws a second"
         )
         if math.isinf(self.draws):

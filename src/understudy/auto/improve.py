@@ -40,8 +40,8 @@ class Refined(NamedTuple):
         worst = max(float(np.max(value)) for value in self.r_hat.values())
         least = min(float(np.min(value)) for value in self.ess.values())
         return (
-            f"{len(self.z):,} draws, acceptance {self.acceptance:.2f}, largest nested R-hat {worst:.3f}, "
-            f"least ESS {least:,.0f}"
+            f"{len(self.z):,} draws, acceptance {self.acceptance:.2f}, largest nested R-hat "
+            f"{worst:.3f}, least ESS {least:,.0f}"
         )
 
 
@@ -104,7 +104,9 @@ def refine(
     n = len(z)
     rows = np.concatenate([starts, z, np.resize(z, (-n % CHAINS, z.shape[1]))])
     runs = [
-        jax.tree.map(np.asarray, _chains(jax.random.fold_in(key, i), target, student, teacher, part, steps))
+        jax.tree.map(
+            np.asarray, _chains(jax.random.fold_in(key, i), target, student, teacher, part, steps)
+        )
         for i, part in enumerate(jnp.asarray(rows).reshape(-1, CHAINS, z.shape[1]))
     ]
     end = np.concatenate([run.trace[-1] for run in runs[1:]])[:n]

@@ -276,7 +276,7 @@ class Posterior(eqx.Module):
         target = stored(self.target, self.student)
         return dataclasses.replace(self, target=target, teacher=_storable(self.teacher))
 
-    def restored(self, known: Mapping[str, Any], target: Target | None = None) -> "Posterior":
+    def restored(self, known: Mapping[str, Any], target: Any = None) -> "Posterior":
         """The posterior with its target, where what is known makes it again."""
         if not isinstance(self.target, StoredTarget):
             return self

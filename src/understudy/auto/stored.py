@@ -50,11 +50,11 @@ class StoredTarget(Target):
         """What to do to have the target back."""
         classes = f"classes=[{self.name}]) or understudy.load(path, " if self.recipe else ""
         return (
-            f"This posterior was loaded without its model {self.name}, so it can only sample and export; "
-            f"load it with understudy.load(path, {classes}target=...)."
+            f"This posterior was loaded without its model {self.name}, so it can only sample and "
+            f"export; load it with understudy.load(path, {classes}target=...)."
         )
 
-    def restored(self, known: Mapping[str, Any], target: Target | None) -> Target:
+    def restored(self, known: Mapping[str, Any], target: Any) -> Target:
         """The target given, or the one that the recipe makes of what is known; else this."""
         if target is not None:
             return _fitting(self, target)

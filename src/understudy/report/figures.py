@@ -116,7 +116,9 @@ def _series(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
     return np.stack(table) if table else np.full((1, width), np.nan)
 
 
-def blank_panels(count: int, size: tuple[float, float], upright: bool = False) -> tuple[Figure, list[Axes]]:
+def blank_panels(
+    count: int, size: tuple[float, float], upright: bool = False
+) -> tuple[Figure, list[Axes]]:
     """Empty panels in the style of all pictures, side by side or upright."""
     figure = Figure(figsize=size, layout="constrained")
     shape = (count, 1) if upright else (1, count)
