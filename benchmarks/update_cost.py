@@ -23,7 +23,8 @@ from understudy.networks import Critic
 from understudy.students import Implicit
 from understudy.targets import two_gaussians
 from understudy.teachers import mala
-from understudy.training import NoConditions, _run, fit
+from understudy.preparation import NoConditions, _run
+from understudy.training import fit
 
 TARGET = two_gaussians()
 SETTINGS = ({"particles": 10, "steps": 5}, {"particles": 100, "steps": 10})

@@ -16,7 +16,11 @@ BASE = {"core", "networks", "checks"}
 INGREDIENTS = {"targets", "students", "teachers", "feedbacks"}
 STORE = {"store", "description"}
 TRAINING = BASE | STORE | {"teaching", "learning", "callbacks"}
-LIBRARY = TRAINING | INGREDIENTS | {"training", "methods", "auto", "evaluation", "exported", "report"}
+LIBRARY = (
+    TRAINING
+    | INGREDIENTS
+    | {"preparation", "training", "methods", "auto", "evaluation", "exported", "report"}
+)
 ALLOWED = {
     "core": set(),
     "checks": {"core"},
@@ -28,10 +32,11 @@ ALLOWED = {
     "teaching": BASE,
     "learning": BASE | {"teaching"},
     "callbacks": BASE | STORE | {"learning"},
-    "training": TRAINING,
-    "methods": TRAINING | INGREDIENTS | {"training"},
+    "preparation": BASE | {"learning"},
+    "training": TRAINING | {"preparation"},
+    "methods": TRAINING | INGREDIENTS | {"preparation", "training"},
     "exported": set(),
-    "auto": TRAINING | INGREDIENTS | {"training", "evaluation", "exported", "report"},
+    "auto": TRAINING | INGREDIENTS | {"preparation", "training", "evaluation", "exported", "report"},
     "report": BASE | STORE,
     "experiments": LIBRARY,
     "parsing": set(),

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from understudy.store import StoreError, load, save
     from understudy.targets import LogDensity
     from understudy.targets.numpyro import from_numpyro
-    from understudy.training import Fit, Interrupted, Minibatches, fit
+    from understudy.preparation import Minibatches
+    from understudy.training import Fit, Interrupted, fit
 
 __version__ = "0.1.0"
 
@@ -24,7 +25,7 @@ _HOMES = {
     "IngredientError": "core",
     "Interrupted": "training",
     "LogDensity": "targets",
-    "Minibatches": "training",
+    "Minibatches": "preparation",
     "StoreError": "store",
     "fit": "training",
     "fit_auto": "auto",

@@ -25,7 +25,8 @@ from understudy.feedbacks import (
 from understudy.students import ChainTable, Particles
 from understudy.targets import OfIndexed
 from understudy.teachers import SVGD, Identity, mala
-from understudy.training import Fit, Minibatches, fit
+from understudy.preparation import Minibatches
+from understudy.training import Fit, fit
 
 
 def amc(

@@ -1,50 +1,21 @@
 """Fit a student: compiled chunks of updates, and callbacks between them."""
 
-import inspect
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.callbacks import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
 from understudy.checks import function, number, shown, whole
-from understudy.core import Condition, Feedback, IngredientError, Student, Target, Teacher, numbered
-from understudy.learning import Info, Learner, State
-
-
-class Minibatches(eqx.Module):
-    """Conditions drawn from a data set, ``size`` rows at a time, on the device.
-
-    Args:
-        data: arrays with one row per condition.
-        size: rows in a batch.
-        together: True makes the whole minibatch one condition (a minibatch posterior), False makes
-            every row a condition of its own (amortised inference).
-    """
-
-    data: PyTree
-    size: int = eqx.field(static=True)
-    together: bool = eqx.field(static=True, default=False)
-
-    def __call__(self, key: PRNGKeyArray) -> Condition:
-        """One batch, rows drawn with replacement."""
-        rows = jax.random.randint(key, (self.size,), 0, jax.tree.leaves(self.data)[0].shape[0])
-        batch = jax.tree.map(lambda leaf: leaf[rows], self.data)
-        return jax.tree.map(lambda leaf: leaf[None], batch) if self.together else batch
-
-
-class NoConditions(eqx.Module):
-    """The target has no condition."""
-
-    def __call__(self, key: PRNGKeyArray) -> Condition:
-        """None."""
-        del key
+from understudy.core import Condition, Feedback, IngredientError, Student, Target, Teacher
+from understudy.learning import State
+from understudy.preparation import Training, prepare
 
 
 class Fit(eqx.Module):
@@ -125,62 +96,51 @@ def fit(
     Returns:
         The trained student with its history.
     """
-    _check(target, teacher, updates, chunk, seed, repeats)
-    _check_hooks(folder, checkpoint_seconds, callbacks)
-    learner = _learner(feedback, settings)
-    conditions = _conditions(data, batch_size)
-    state = _init(learner, conditions, target, student, teacher, seed, repeats)
+    _check_hooks(updates, chunk, folder, checkpoint_seconds, callbacks)
+    training = prepare(
+        target, student, teacher, feedback, data, batch_size, seed=seed, repeats=repeats, **settings
+    )
     recorder = Recorder(folder, checkpoint_seconds, seed)
-    state = recorder.start(learner, state, resume)
+    state = recorder.start(training.learner, training.state, resume)
     hooks = [watch, recorder, ProgressBar(_step(state), updates, progress), *callbacks]
-    return _train(learner, conditions, state, updates, chunk, hooks, recorder, repeats)
+    return _train(training, state, updates, chunk, hooks, recorder)
 
 
-def _train(learner, conditions, state, updates, size, hooks, recorder, repeats) -> Fit:
-    run = _run if repeats is None else eqx.filter_vmap(_run, in_axes=(None, None, eqx.if_array(0), None))
-    started = time.perf_counter()
-    program: Any = eqx.filter_jit(run)
-    compiled = program.lower(learner, conditions, state, jnp.array(1)).compile()
-    compiling = time.perf_counter() - started
+def train(
+    training: Training,
+    state: State,
+    updates: int,
+    *,
+    chunk: int = 200,
+    callbacks: Sequence[Callback] = (),
+) -> Fit:
+    """Run what was prepared, from any state of its structure, and write nothing."""
+    recorder = Recorder(None, 0.0, 0)
+    return _train(training, state, updates, chunk, [watch, recorder, *callbacks], recorder)
+
+
+def _train(training: Training, state: State, updates, size, hooks, recorder) -> Fit:
+    training.compile()
     step, seconds = _step(state), recorder.seconds
+    result = partial(_result, recorder, training)
     try:
         while step < updates:
             count = 1 if step == 0 else min(size - step % size, updates - step)
             started = time.perf_counter()
-            learnt = jax.block_until_ready(compiled(learner, conditions, state, jnp.array(count)))
+            state, info = training.advance(state, count)
             seconds += time.perf_counter() - started
-            state, info = learnt
             step += count
             row = {"step": step, "seconds": seconds, **info._asdict()}
-            state = _call(hooks, Chunk(row, state, learner, last=step >= updates))
+            state = _call(hooks, Chunk(row, state, training.learner, last=step >= updates))
     except StopTraining:
         pass
     except KeyboardInterrupt:
         message = recorder.interrupted(state, step)
-        raise Interrupted(message, _result(state, recorder, seconds, compiling, repeats)) from None
+        raise Interrupted(message, result(state, seconds)) from None
     finally:
         for hook in hooks:
             getattr(hook, "close", lambda: None)()
-    return _result(state, recorder, seconds, compiling, repeats)
-
-
-def _run(
-    learner: Learner, conditions: Callable, state: State, count: Int[Array, ""]
-) -> tuple[State, Info]:
-    arrays, rest = eqx.partition(state, eqx.is_array)
-
-    def body(_, carry):
-        arrays, sums, finite = carry
-        state = eqx.combine(arrays, rest)
-        draw, learn = jax.random.split(numbered(state.key, state.step))
-        state, info = learner.update(learn, state, conditions(draw))
-        sums = jax.tree.map(lambda total, v: total + jnp.where(jnp.isfinite(v), v, 0.0), sums, info)
-        finite = jax.tree.map(lambda total, v: total + jnp.isfinite(v), finite, info)
-        return eqx.filter(state, eqx.is_array), sums, finite
-
-    none = Info(*[jnp.zeros(())] * 7, skipped=jnp.zeros(3))
-    arrays, sums, finite = jax.lax.fori_loop(0, count, body, (arrays, none, none))
-    return eqx.combine(arrays, rest), jax.tree.map(jnp.divide, sums, finite)
+    return result(state, seconds)
 
 
 def _call(hooks: Sequence[Callback], chunk: Chunk) -> State:
@@ -195,80 +155,16 @@ def _step(state: State) -> int:
     return int(np.asarray(state.step).flat[0])
 
 
-def _result(state: State, recorder: Recorder, seconds, compiling, repeats) -> Fit:
+def _result(recorder: Recorder, training: Training, state: State, seconds: float) -> Fit:
     rows = recorder.rows
     history = {name: np.asarray([row[name] for row in rows]) for name in (rows[0] if rows else ())}
     student = state.student if state.average is None else state.average
-    return Fit(student, state, history, seconds, compiling, repeats)
+    return Fit(student, state, history, seconds, training.compile_seconds, training.repeats)
 
 
-def _init(learner, conditions, target, student, teacher, seed, repeats) -> State:
-    def init(key):
-        make, draw, start = jax.random.split(key, 3)
-        one, x = _made(student, make), conditions(draw)
-        _check_student(target, one)
-        _rehearse(target, one, x, learner.classroom.particles)
-        return learner.init(start, target, one, teacher, x)
-
-    key = jax.random.key(seed)
-    if repeats is None:
-        return init(key)
-    return eqx.filter_vmap(init)(jax.random.split(key, repeats))
-
-
-def _conditions(data: Any, size: int) -> Callable[[PRNGKeyArray], Condition]:
-    if data is None:
-        return NoConditions()
-    if callable(data):
-        return data
-    arrays = _arrays(data)
-    leaves = jax.tree.leaves(arrays)
-    rows = {leaf.shape[:1] for leaf in leaves}
-    if len(rows) != 1 or rows == {()} or rows == {(0,)}:
-        shapes = ", ".join(str(leaf.shape) for leaf in leaves) or "nothing"
-        raise IngredientError(
-            f"data holds arrays with one row per condition, all as long; {shapes} came."
-        )
-    if not all(bool(jnp.isfinite(leaf).all()) for leaf in leaves):
-        raise IngredientError("data holds numbers that are not finite; drop or impute those rows first.")
-    return Minibatches(arrays, whole("batch_size", size))
-
-
-def _arrays(data: Any) -> PyTree:
-    try:
-        return jax.tree.map(jnp.asarray, data)
-    except (TypeError, ValueError) as error:
-        raise IngredientError(
-            f"data holds arrays of numbers with one row per condition; {shown(data)} came."
-        ) from error
-
-
-def _learner(feedback: Feedback, settings: dict[str, Any]) -> Learner:
-    allowed = set(inspect.signature(Learner).parameters) - {"feedback"}
-    unknown = sorted(set(settings) - allowed)
-    if unknown:
-        raise IngredientError(
-            f"Unknown setting {unknown[0]!r}; beyond its own arguments fit takes "
-            f"{', '.join(sorted(allowed))}."
-        )
-    return Learner(feedback, **settings)
-
-
-def _check(target: Any, teacher: Any, updates: Any, chunk: Any, seed: Any, repeats: Any) -> None:
-    for allowed, expected, came in (
-        (isinstance(target, Target), "target is a Target such as LogDensity(function, dim)", target),
-        (isinstance(teacher, Teacher), "teacher is a Teacher such as mala(step_size=0.1)", teacher),
-    ):
-        if not allowed:
-            raise IngredientError(f"{expected}; a {type(came).__name__} came.")
+def _check_hooks(updates: Any, chunk: Any, folder: Any, checkpoint_seconds: Any, callbacks: Any) -> None:
     whole("updates", updates)
     whole("chunk", chunk)
-    whole("seed", seed, least=0)
-    if repeats is not None:
-        whole("repeats", repeats)
-
-
-def _check_hooks(folder: Any, checkpoint_seconds: Any, callbacks: Any) -> None:
     if not isinstance(folder, str | Path | None):
         raise IngredientError(f"folder is a path or None; {shown(folder)} came.")
     if number("checkpoint_seconds", checkpoint_seconds) < 0:
@@ -277,49 +173,3 @@ def _check_hooks(folder: Any, checkpoint_seconds: Any, callbacks: Any) -> None:
         raise IngredientError(f"callbacks is a list of functions of a Chunk; {shown(callbacks)} came.")
     for callback in callbacks:
         function("every callback", callback)
-
-
-def _made(student: Any, key: PRNGKeyArray) -> Any:
-    """The student, made with the key if it is a function of one."""
-    if isinstance(student, Student) or not callable(student):
-        return student
-    try:
-        inspect.signature(student).bind(key)
-    except TypeError as error:
-        raise IngredientError(
-            "student is a Student, or a function of a key that makes one, such as "
-            f"lambda key: Implicit(key, 2); {shown(student)} takes other arguments."
-        ) from error
-    return student(key)
-
-
-def _rehearse(target: Target, student: Student, x: Condition, particles: int) -> None:
-    """Trace the student and the log density on one condition, to name what does not fit."""
-    one = jax.tree.map(lambda leaf: leaf[0], x)
-    given = "" if x is None else f" given x of shape {[leaf.shape for leaf in jax.tree.leaves(one)]}"
-    key = jax.random.key(0)
-    doing = f"The student ({type(student).__name__}) cannot draw{given}"
-    try:
-        draws = jax.eval_shape(lambda: student.sample(key, one, particles))
-        doing = f"The log density ({type(target).__name__}) fails at a draw of size {target.dim}{given}"
-        jax.eval_shape(lambda z: target.log_density(z[0], one), draws)
-    except IngredientError:
-        raise
-    except Exception as error:
-        reason = shown(str(error).partition("\n")[0])
-        raise IngredientError(
-            f"{doing}: {reason}. Check their shapes, and that data are passed where x is used."
-        ) from error
-
-
-def _check_student(target: Target, student: Any) -> None:
-    if not isinstance(student, Student):
-        raise IngredientError(
-            "student is a Student, or a function of a key that makes one; "
-            f"a {type(student).__name__} came."
-        )
-    if student.dim != target.dim:
-        raise IngredientError(
-            f"The student draws vectors of size {student.dim}, but the target's have size {target.dim}; "
-            f"build the student with dim={target.dim}."
-        )
