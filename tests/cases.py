@@ -54,6 +54,11 @@ STUDENTS = {
     "DiagonalGaussian": StudentCase(lambda key, target: students.DiagonalGaussian(2)),
     "FullGaussian": StudentCase(lambda key, target: students.FullGaussian(2)),
     "LowRankGaussian": StudentCase(lambda key, target: students.LowRankGaussian(2, 1)),
+    "Mixture": StudentCase(
+        lambda key, target: students.Mixture(
+            [students.FullGaussian(2, shift) for shift in (-1.0, 1.0)], jnp.array([0.3, 0.7])
+        )
+    ),
     "GaussianMixture": StudentCase(lambda key, target: students.GaussianMixture(key, 2, 3)),
     "Flow": StudentCase(lambda key, target: students.Flow(Normal(jnp.zeros(2), jnp.ones(2)))),
     "coupling_flow": StudentCase(lambda key, target: students.coupling_flow(key, 2, layers=2, width=8)),

@@ -75,7 +75,9 @@ def importance(moved: Moved, level: float) -> Finding:
     smooth, k = pareto_smoothed(log_weights)
     acceptance, share = independence_acceptance(log_weights), effective_share(smooth)
     effects = reweighting_effects(moved, np.exp(smooth) * len(smooth))
-    measured = f"Pareto k {k:.2f}, {100 * share:.0f} % effective, independence acceptance {acceptance:.3f}"
+    measured = (
+        f"Pareto k {k:.2f}, {100 * share:.0f} % effective, independence acceptance {acceptance:.3f}"
+    )
     change = float(np.abs(effects.size).max())
     if k < TAIL_BAD and effects.material(level).any():
         verdict, rest = "fail", f"; weights change the draws by {change:.2f} sd: use resample()"

@@ -12,6 +12,7 @@ from understudy.students.gaussian import (
     LowRankGaussian,
 )
 from understudy.students.implicit import Gated, Implicit
+from understudy.students.mixture import Mixture
 from understudy.students.particles import ChainTable, NormalisedGaussian, Particles
 from understudy.students.program import VariationalProgram
 
@@ -29,6 +30,7 @@ __all__ = [
     "GaussianMixture",
     "Implicit",
     "LowRankGaussian",
+    "Mixture",
     "NormalisedGaussian",
     "Particles",
     "TruncatedChain",

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from blackjax import mcmc, sgmcmc
 from jaxtyping import Array, Float
 
-from understudy.core import LogDensity
+from understudy.core import IngredientError, LogDensity
 
 
 class Algorithm(NamedTuple):
@@ -37,6 +37,21 @@ def ghmc(log_density: LogDensity, **settings: Any) -> Algorithm:
 def random_walk(log_density: LogDensity, step_size: Array) -> Any:
     """Random-walk Metropolis with one scale."""
     return mcmc.random_walk.normal_random_walk(log_density, step_size)
+
+
+def mclmc(log_density: LogDensity, **settings: Any) -> Algorithm:
+    """Microcanonical Langevin dynamics, which needs room to turn."""
+    algorithm = mcmc.mclmc.as_top_level_api(log_density, **settings)
+
+    def init(z, key):
+        if z.size < 2:
+            raise IngredientError(
+                "mclmc turns its direction of motion and so needs draws of size 2 or more; draws of size "
+                "1 came. Choose hmc() or mala() here."
+            )
+        return algorithm.init(z, key)
+
+    return Algorithm(init, algorithm.step)
 
 
 def adjusted_mclmc(log_density: LogDensity, step_size: Any, leapfrogs: Array) -> Any:

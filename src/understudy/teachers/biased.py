@@ -7,8 +7,6 @@ holds all the data is exact; :func:`minibatch_mala` makes its accept test on the
 
 from typing import Any
 
-from blackjax import mcmc
-
 from understudy.checks import positive, whole
 from understudy.teachers import adapters
 from understudy.teachers.kernels import Kernel, mala
@@ -64,4 +62,4 @@ def mclmc(step_size: Any = 0.5, steps: Any = 1, decoherence: Any = 2.0) -> Kerne
         decoherence: the length over which the direction of motion is forgotten.
     """
     parameters = {"step_size": step_size, "L": positive("decoherence", decoherence)}
-    return Kernel(mcmc.mclmc.as_top_level_api, parameters, steps)
+    return Kernel(adapters.mclmc, parameters, steps)

@@ -64,19 +64,22 @@ class IndependenceMetropolis(Teacher):
         n = z.shape[0]
 
         def move(i, carry):
-            z, weight, _, total = carry
+            z, weight, start, _, total = carry
+            first = i == 0
             draw_key, test_key = jax.random.split(numbered(key, i))
-            candidate = proposal.sample(draw_key, n)
+            # The first turn weighs the start itself, so that the densities are compiled once.
+            candidate = jnp.where(first, z, proposal.sample(draw_key, n))
             candidate_weight = log_weight(candidate)
             log_ratio = jnp.minimum(candidate_weight - weight, 0.0)
             probability = jnp.nan_to_num(jnp.exp(log_ratio))
-            accept = jax.random.uniform(test_key, (n,)) < probability
+            accept = first | (jax.random.uniform(test_key, (n,)) < probability)
             z = jnp.where(accept[:, None], candidate, z)
-            return z, jnp.where(accept, candidate_weight, weight), candidate, total + probability
+            weight = jnp.where(accept, candidate_weight, weight)
+            start = jnp.where(first, weight, start)
+            return z, weight, start, candidate, total + jnp.where(first, 0.0, probability)
 
-        start = log_weight(z)
-        carry = (z, start, z, jnp.zeros_like(start))
-        end, weight, control, total = jax.lax.fori_loop(0, self.steps, move, carry)
+        carry = (z, jnp.zeros(n), jnp.zeros(n), z, jnp.zeros(n))
+        end, weight, start, control, total = jax.lax.fori_loop(0, self.steps + 1, move, carry)
         finite = jnp.isfinite(start) & jnp.isfinite(weight) & jnp.isfinite(end).all(-1)
         return Improved(end, finite, total / self.steps, None, control)
 
