@@ -8,27 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from understudy import evaluation, feedbacks, methods, students, targets, teachers
-    from understudy.auto import fit_auto
+    from understudy.auto import Gradients, Posterior, fit
     from understudy.core import CannotMoveError, Indexed, IngredientError
+    from understudy.preparation import Minibatches
     from understudy.store import StoreError, load, save
     from understudy.targets import LogDensity
     from understudy.targets.numpyro import from_numpyro
-    from understudy.preparation import Minibatches
-    from understudy.training import Fit, Interrupted, fit
+    from understudy.training import Fit, Interrupted
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "CannotMoveError": "core",
     "Fit": "training",
+    "Gradients": "auto",
     "Indexed": "core",
     "IngredientError": "core",
     "Interrupted": "training",
     "LogDensity": "targets",
     "Minibatches": "preparation",
+    "Posterior": "auto",
     "StoreError": "store",
-    "fit": "training",
-    "fit_auto": "auto",
+    "fit": "auto",
     "from_numpyro": "targets.numpyro",
     "load": "store",
     "save": "store",
@@ -37,16 +38,17 @@ _HOMES = {
 __all__ = [
     "CannotMoveError",
     "Fit",
+    "Gradients",
     "Indexed",
     "IngredientError",
     "Interrupted",
     "LogDensity",
     "Minibatches",
+    "Posterior",
     "StoreError",
     "evaluation",
     "feedbacks",
     "fit",
-    "fit_auto",
     "from_numpyro",
     "load",
     "methods",

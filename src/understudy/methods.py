@@ -22,10 +22,10 @@ from understudy.feedbacks import (
     LearntStein,
     SquaredDistance,
 )
+from understudy.preparation import Minibatches
 from understudy.students import ChainTable, Particles
 from understudy.targets import OfIndexed
 from understudy.teachers import SVGD, Identity, mala
-from understudy.preparation import Minibatches
 from understudy.training import Fit, fit
 
 

@@ -1,192 +1,78 @@
-"""Fit a target with no choices made by the user.
+"""Fit a target by its log density alone, and what to do with the result."""
 
-Three stages, each kept only if it is nearer to the target than the one before it: the *region* (climb
-from several starts, Gaussian by curvature), a full *Gaussian* that follows the moments of Hamiltonian
-moves, and a *flow* on the Gaussian's whitening, taught by Hamiltonian and independence moves.
-"""
+import inspect
+from collections.abc import Callable
+from typing import Any
 
-import os
-import sys
-import time
-from pathlib import Path
-from typing import Any, NamedTuple
-
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-from understudy.auto.flow import SinhArcsinh, coloured, small_flow
-from understudy.auto.region import Region, find_region
+from understudy import training
+from understudy.auto.charts import Chart, Whitened, assess
+from understudy.auto.fitting import Gradients, fit_auto
+from understudy.auto.flow import MaskedCouplings, SinhArcsinh, coloured, small_flow
+from understudy.auto.region import Region, Search, find_regions
 from understudy.auto.result import Posterior, Stage
-from understudy.auto.stages import Whitened, assess, fit_flow, fit_gaussian, gradients, until
-from understudy.checks import positive, whole
-from understudy.core import IngredientError, Target
-from understudy.students import Flow, FullGaussian
+from understudy.core import Feedback, IngredientError, Student, Target, Teacher
+from understudy.training import Fit
 
 __all__ = [
+    "Chart",
+    "Gradients",
+    "MaskedCouplings",
     "Posterior",
     "Region",
+    "Search",
     "SinhArcsinh",
     "Stage",
     "Whitened",
-    "find_region",
+    "assess",
+    "coloured",
+    "find_regions",
+    "fit",
     "fit_auto",
     "small_flow",
 ]
 
 
-class _Plan(NamedTuple):
-    target: Target
-    seed: int
-    deadline: float
-    verbose: bool
+def fit(
+    target: Target,
+    student: Student | Callable | None = None,
+    teacher: Teacher | None = None,
+    feedback: Feedback | None = None,
+    data: Any = None,
+    **settings: Any,
+) -> Posterior | Fit:
+    """Train a student to stand in for a Markov chain on a target.
 
-    def say(self, stage: Stage) -> Stage:
-        if self.verbose:
-            print(
-                f"{stage.name}: {stage.note}; independence acceptance {stage.acceptance:.3f}, "
-                f"{stage.gradients:,} gradients, {stage.seconds:.1f} s + {stage.compile_seconds:.1f} s "
-                "compiling",
-                file=sys.stderr,
-            )
-        return stage
-
-    @property
-    def left(self) -> float:
-        return self.deadline - time.perf_counter()
-
-
-class _Found(NamedTuple):
-    student: Any
-    stage: Stage
-
-
-def fit_auto(
-    target: Any,
-    budget: float | int | None = None,
-    seed: int = 0,
-    *,
-    starts: int = 8,
-    gaussian_updates: int = 300,
-    flow_updates: int = 1500,
-    layers: int = 4,
-    width: int = 32,
-    enough: float = 0.985,
-    verbose: bool | None = None,
-    cache: bool = True,
-) -> Posterior:
-    """Fit a student to a target whose log density has a gradient; every choice can be set by hand.
+    ``fit(target)`` chooses everything and gives a :class:`Posterior`; its settings (``budget``,
+    ``seed``, ``seeds``, ...) are those of :func:`fit_auto`. ``fit(target, student, teacher, feedback)``
+    trains what you composed and gives a :class:`understudy.Fit`; its settings (``updates``,
+    ``particles``, ...) are those of :func:`understudy.training.fit`.
 
     Args:
-        target: what we want draws from, without conditions.
-        budget: seconds of wall time after which no new work is begun; None means no limit.
-        seed: of everything random.
-        starts: places from which the first stage climbs.
-        gaussian_updates: updates of the Gaussian.
-        flow_updates: updates of the flow; zero leaves it out.
-        layers: coupling layers of the flow.
-        width: hidden units of its conditioners.
-        enough: independence acceptance at which no further stage is begun.
-        verbose: print one line a stage; None prints in a terminal only.
-        cache: keep compiled programs in the user's cache folder, unless JAX was given another.
+        target: what we want draws from.
+        student: the sampler to train, or a function of a key that makes one.
+        teacher: the Markov kernel that improves its draws.
+        feedback: the divergence, or projection, by which it learns.
+        data: conditions of an amortised fit; see :func:`understudy.training.fit`.
+        **settings: of one of the two.
     """
-    _check(target, budget, seed, starts, gaussian_updates, flow_updates)
-    if cache:
-        _keep_programs()
-    shown = sys.stderr.isatty() if verbose is None else verbose
-    deadline = np.inf if budget is None else time.perf_counter() + budget
-    plan = _Plan(target, seed, deadline, shown)
-    # Cheaper to compile than the default generator, and nothing here is split across machines.
-    with jax.default_prng_impl("unsafe_rbg"):
-        found = [_region(plan, starts)]
-        if gaussian_updates and found[0].stage.acceptance < enough and plan.left > 0:
-            found.append(_gaussian(plan, found[0].student, gaussian_updates))
-        best = _best(found)
-        if flow_updates and best.stage.acceptance < enough and plan.left > 0:
-            found.append(_flow(plan, best.student, flow_updates, layers, width))
-    best = _best(found)
-    stages = tuple(_mark(f.stage, f is best) for f in found)
-    return Posterior(target, best.student, stages=stages, seed=seed)
-
-
-def _region(plan: _Plan, starts: int) -> _Found:
-    started = time.perf_counter()
-    region = find_region(plan.target, plan.seed, starts)
-    ran = time.perf_counter() - started
-    student = FullGaussian(plan.target.dim, jnp.asarray(region.mean), jnp.asarray(region.factor))
-    acceptance, compiling = _acceptance(plan, student, FullGaussian(plan.target.dim))
-    note = f"{starts + 1} starts ended at {region.modes} place{'s' * (region.modes > 1)}"
-    compiling += region.compile_seconds
-    seconds = ran - region.compile_seconds
-    return _Found(
-        student,
-        plan.say(Stage("region", note, seconds, compiling, region.gradients, acceptance)),
-    )
-
-
-def _gaussian(plan: _Plan, start: FullGaussian, updates: int) -> _Found:
-    learnt = fit_gaussian(_whitened(plan.target, start), plan.seed, updates, [until(plan.deadline)])
-    acceptance, compiling = _acceptance(plan, start, learnt.student)
-    done = int(learnt.history["step"][-1])
-    note = f"full covariance by moments, {done} updates"
-    spent = gradients(done, 4, 3)
-    stage = Stage(
-        "gaussian", note, learnt.seconds, learnt.compile_seconds + compiling, spent, acceptance
-    )
-    mean = start.mean + start.factor @ learnt.student.mean
-    student = FullGaussian(start.dim, mean, start.factor @ learnt.student.factor)
-    return _Found(student, plan.say(stage))
-
-
-def _flow(plan: _Plan, start: FullGaussian, updates: int, layers: int, width: int) -> _Found:
-    def make(key: Any) -> Flow:
-        return small_flow(key, plan.target.dim, layers, width)
-
-    whitened = _whitened(plan.target, start)
-    learnt = fit_flow(whitened, make, plan.seed, updates, [until(plan.deadline)])
-    acceptance, compiling = _acceptance(plan, start, learnt.student)
-    done = int(learnt.history["step"][-1])
-    note = f"{layers} coupling layers, {done} updates"
-    spent = gradients(done, 3, 2)
-    stage = Stage("flow", note, learnt.seconds, learnt.compile_seconds + compiling, spent, acceptance)
-    return _Found(coloured(learnt.student, start.mean, start.factor), plan.say(stage))
-
-
-def _whitened(target: Target, gaussian: FullGaussian) -> Whitened:
-    return Whitened(target, gaussian.mean, gaussian.factor)
-
-
-def _acceptance(plan: _Plan, frame: FullGaussian, student: Any) -> tuple[float, float]:
-    started = time.perf_counter()
-    found = assess(jax.random.key(plan.seed), _whitened(plan.target, frame), student)
-    return found.score, time.perf_counter() - started
-
-
-def _best(found: list[_Found]) -> _Found:
-    return max(found, key=lambda f: f.stage.acceptance)
-
-
-def _mark(stage: Stage, kept: bool) -> Stage:
-    values = {name: getattr(stage, name) for name in Stage.__dataclass_fields__}
-    return Stage(**{**values, "kept": kept})
-
-
-def _keep_programs() -> None:
-    if jax.config.jax_compilation_cache_dir is None:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "understudy" / "programs"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-
-
-def _check(target: Any, budget: Any, seed: Any, starts: Any, gaussian: Any, flow: Any) -> None:
-    if not isinstance(target, Target):
+    given = {"student": student, "teacher": teacher, "feedback": feedback}
+    missing = [name for name, ingredient in given.items() if ingredient is None]
+    if len(missing) == 3 and data is None:
+        return fit_auto(target, **_known(settings))
+    if missing:
         raise IngredientError(
-            "target is a Target such as from_numpyro(model, data) or LogDensity(function, dim); "
-            f"a {type(target).__name__} came."
+            f"fit(target) alone chooses everything; with an ingredient or data given, name all three "
+            f"(student, teacher, feedback): {' and '.join(missing)} missing."
         )
-    if budget is not None:
-        positive("budget", budget)
-    whole("seed", seed, least=0)
-    whole("starts", starts, least=0)
-    whole("gaussian_updates", gaussian, least=0)
-    whole("flow_updates", flow, least=0)
+    return training.fit(target, student, teacher, feedback, data, **settings)
+
+
+def _known(settings: dict[str, Any]) -> dict[str, Any]:
+    allowed = [name for name in inspect.signature(fit_auto).parameters if name != "target"]
+    for name in settings:
+        if name not in allowed:
+            raise IngredientError(
+                f"Unknown setting {name!r}; fit(target) takes {', '.join(allowed)}. To train a student "
+                "of your own, name student, teacher and feedback too."
+            )
+    return settings

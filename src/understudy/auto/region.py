@@ -26,16 +26,26 @@ class Region(NamedTuple):
     Attributes:
         mean: the mode.
         factor: Cholesky factor of the inverse of minus the Hessian.
-        evidence: Laplace's estimate of the log normalising constant.
-        modes: number of different modes that the starts ended at.
-        gradients: gradient evaluations spent.
-        compile_seconds: time spent compiling.
+        evidence: Laplace's estimate of the log of the mass around it.
     """
 
     mean: Vector
     factor: Matrix
     evidence: float
-    modes: int
+
+
+class Search(NamedTuple):
+    """What climbing from several starts found.
+
+    Attributes:
+        regions: modes that hold mass and have a valley between them, the heaviest first.
+        ends: number of different places that the climbs ended at.
+        gradients: gradient evaluations spent.
+        compile_seconds: time spent compiling.
+    """
+
+    regions: tuple[Region, ...]
+    ends: int
     gradients: int
     compile_seconds: float
 
@@ -64,8 +74,8 @@ class _Objective:
         return (value, gradient) if fine else (np.inf, np.zeros_like(gradient))
 
 
-def find_region(target: Target, seed: int = 0, starts: int = 8, spread: float = 2.0) -> Region:
-    """Climb from several starts and keep the mode with the most mass by Laplace's approximation.
+def find_regions(target: Target, seed: int = 0, starts: int = 8, spread: float = 2.0) -> Search:
+    """Climb from several starts; keep the modes that hold mass by Laplace's approximation.
 
     Reference: Zhu, Byrd, Lu and Nocedal, "Algorithm 778: L-BFGS-B", 1997.
 
@@ -87,9 +97,23 @@ def find_region(target: Target, seed: int = 0, starts: int = 8, spread: float = 
             "check it there, or shift and scale the target so that its mass lies near zero."
         )
     ends = _distinct([_climb(objective, z) for z in points])
-    regions = [_laplace(objective, z) for z in ends]
-    best = max(regions, key=lambda region: region.evidence)
-    return best._replace(modes=len(ends), gradients=objective.count, compile_seconds=compiling)
+    regions = _separate(objective, [_laplace(objective, z) for z in ends])
+    return Search(tuple(regions), len(ends), objective.count, compiling)
+
+
+def _separate(objective: Callable, regions: list[Region], least: float = 0.01) -> list[Region]:
+    """Leave out regions without mass and those that no valley parts from a heavier one."""
+    kept: list[Region] = []
+    for region in sorted(regions, key=lambda r: -r.evidence):
+        heavy = not kept or region.evidence > kept[0].evidence + np.log(least)
+        if heavy and all(_valley(objective, region.mean, other.mean) for other in kept):
+            kept.append(region)
+    return kept
+
+
+def _valley(objective: Callable, one: Vector, other: Vector, depth: float = 1.0) -> bool:
+    between = [objective(one + t * (other - one))[0] for t in np.linspace(0, 1, 17)]
+    return max(between) > max(between[0], between[-1]) + depth
 
 
 def _climb(objective: Callable, z: Vector) -> tuple[float, Vector]:
@@ -98,7 +122,7 @@ def _climb(objective: Callable, z: Vector) -> tuple[float, Vector]:
     return float(found.fun), found.x
 
 
-def _distinct(ends: list[tuple[float, Vector]], most: int = 3) -> list[Vector]:
+def _distinct(ends: list[tuple[float, Vector]], most: int = 6) -> list[Vector]:
     kept: list[tuple[float, Vector]] = []
     for value, z in sorted(ends, key=lambda end: end[0]):
         new = all(
@@ -123,7 +147,7 @@ def _laplace(objective: Callable, z: Vector, polish: int = 3) -> Region:
     upper = np.linalg.qr((vectors / np.sqrt(values)).T, mode="r")
     factor = upper.T * np.where(np.diag(upper) < 0, -1, 1)
     evidence = -value + 0.5 * (z.size * np.log(2 * np.pi) - np.log(values).sum())
-    return Region(z, factor, float(evidence), 1, 0, 0.0)
+    return Region(z, factor, float(evidence))
 
 
 def _curvature(objective: Callable, z: Vector) -> tuple[Vector, Matrix]:

@@ -1,135 +1,154 @@
 """Stages two and three: a Gaussian by its moments, then a flow on the Gaussian's whitening."""
 
+import math
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, PRNGKeyArray
 
 from understudy.callbacks import Callback, Chunk, StopTraining
-from understudy.core import Condition, ExplicitStudent, Student, Target, Teacher
+from understudy.core import Student, Target
 from understudy.feedbacks import InclusiveKL, MomentProjection
+from understudy.learning import State
+from understudy.preparation import Training, prepare
 from understudy.students import FullGaussian
-from understudy.teachers import Compose, IndependenceMetropolis, Preconditioned, Scheduled, hmc
-from understudy.training import Fit, fit
+from understudy.teachers import Compose, IndependenceMetropolis, Preconditioned, hmc
 
 PARTICLES = 64
+GAUSSIAN_LEAPFROGS = 3
+FLOW_LEAPFROGS = 2
+
+# The updates run for a few seconds only, so XLA should not spend as long on making them faster.
+QUICK = {"xla_backend_optimization_level": 1}
+
+Steps = Callable[[State], Array]
 
 
-class Whitened(Target):
-    """A target in coordinates u, z = mean + L u, up to a constant."""
+class Budget:
+    """What a fit may spend: wall time from now on, gradient evaluations, or both.
 
-    target: Target
-    mean: Float[Array, " d"]
-    factor: Float[Array, "d d"]
-    dim: int = eqx.field(static=True)
-
-    def __init__(self, target: Target, mean: Float[Array, " d"], factor: Float[Array, "d d"]):
-        self.target = target
-        self.mean = mean
-        self.factor = factor
-        self.dim = target.dim
-
-    def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
-        """The target's log density at the coloured draw."""
-        return self.target.log_density(self.mean + self.factor @ z, x)
-
-
-class Assessment(NamedTuple):
-    """How near a student is to its target, from fresh draws of the student.
-
-    Attributes:
-        acceptance: of independence Metropolis moves in equilibrium, E min(w, w') / E w.
-        log_density: mean log density of the draws that have one.
-        bound: mean log weight, the evidence lower bound; minus infinity if a draw has no density.
+    Args:
+        seconds: of wall time.
+        gradients: evaluations of the log density's gradient.
     """
 
-    acceptance: float
-    log_density: float
-    bound: float
+    def __init__(self, seconds: float = math.inf, gradients: float = math.inf):
+        self.deadline = time.perf_counter() + seconds
+        self.gradients = gradients
+        self.spent = 0
 
     @property
-    def score(self) -> float:
-        """What decides which of two students is kept."""
-        return self.acceptance if np.isfinite(self.acceptance) else 0.0
+    def left(self) -> bool:
+        """Whether new work may be begun."""
+        return self.spent < self.gradients and time.perf_counter() < self.deadline
 
 
-def assess(key: PRNGKeyArray, target: Target, student: ExplicitStudent, draws: int = 4096) -> Assessment:
-    """Compare student and target at fresh draws."""
-    log_p, log_q = (np.asarray(v, float) for v in _densities(key, target, student, draws))
-    weight = np.where(np.isfinite(log_p) & np.isfinite(log_q), log_p - log_q, -np.inf)
-    if not np.isfinite(weight).any():
-        return Assessment(0.0, -np.inf, -np.inf)
-    w = np.sort(np.exp(weight - weight.max()))
-    smaller = np.arange(2 * draws - 1, 0, -2) / draws**2
-    usable = np.isfinite(log_p)
-    return Assessment(float(w @ smaller / w.mean()), float(log_p[usable].mean()), float(weight.mean()))
-
-
-@eqx.filter_jit
-def _densities(
-    key: PRNGKeyArray, target: Target, student: ExplicitStudent, draws: int
-) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    z = student.sample(key, None, draws)
-    return jax.lax.map(lambda z: (target.log_density(z), student.log_prob(z)), z, batch_size=256)
-
-
-def fit_gaussian(
-    target: Target, seed: int, updates: int, callbacks: Sequence[Callback] = (), steps: int = 4
-) -> Fit:
+def gaussian_training(target: Target, seed: int, repeats: int | None) -> Training:
     """A full Gaussian that follows the moments of the teacher's draws, averaged over updates."""
-    local = hmc(0.5, 3, target_acceptance=0.8, jitter=0.5, largest_step=jnp.pi / 6)
-    teacher = Scheduled(Preconditioned(local), steps=optax.linear_schedule(1, steps, updates))
-    return fit(
+    local = hmc(0.5, GAUSSIAN_LEAPFROGS, target_acceptance=0.8, jitter=0.5, largest_step=math.pi / 6)
+    return prepare(
         target,
         FullGaussian(target.dim),
-        teacher,
+        Preconditioned(local),
         MomentProjection(0.1),
-        updates=updates,
         seed=seed,
+        repeats=repeats,
         particles=PARTICLES,
         average=0.98,
-        chunk=100,
-        progress=False,
-        callbacks=[*callbacks, keep_scale],
     )
 
 
-def fit_flow(
-    target: Target,
-    flow: Student | Callable[[PRNGKeyArray], Student],
-    seed: int,
-    updates: int,
-    callbacks: Sequence[Callback] = (),
-    steps: int = 3,
-    rate: float = 3e-3,
-) -> Fit:
+def flow_training(
+    target: Target, flow: Callable[[PRNGKeyArray], Student], seed: int, repeats: int | None
+) -> Training:
     """A flow taught by local moves and then one independence move, by the inclusive KL."""
-    return fit(
+    local = hmc(0.5, FLOW_LEAPFROGS, target_acceptance=0.8, jitter=0.7, largest_step=math.pi / 4)
+    return prepare(
         target,
         flow,
-        flow_teacher(updates, steps),
+        Compose(local, IndependenceMetropolis()),
         InclusiveKL(),
-        updates=updates,
         seed=seed,
+        repeats=repeats,
         particles=PARTICLES,
-        optimiser=optax.adam(optax.cosine_decay_schedule(rate, updates)),
-        chunk=250,
-        progress=False,
-        callbacks=callbacks,
+        optimiser=optax.inject_hyperparams(_flat_adam)(learning_rate=0.0),
     )
 
 
-def flow_teacher(updates: int, steps: int) -> Teacher:
-    """Hamiltonian moves, T growing to ``steps``, then one independence move."""
-    local = hmc(0.5, 2, target_acceptance=0.8, jitter=0.7, largest_step=jnp.pi / 4)
-    growing = Scheduled(local, steps=optax.linear_schedule(1, steps, updates))
-    return Compose(growing, IndependenceMetropolis())
+def _flat_adam(learning_rate: Any) -> optax.GradientTransformation:
+    return optax.flatten(optax.adam(learning_rate))
+
+
+def gaussian_steps(state: State) -> Array:
+    """T of the Gaussian's teacher."""
+    return state.teacher.teacher.steps
+
+
+def flow_steps(state: State) -> Array:
+    """T of the local moves of the flow's teacher."""
+    return state.teacher.teachers[0].steps
+
+
+def flow_rate(state: State) -> Array:
+    """The learning rate of the flow's optimiser."""
+    return state.memory["student"].hyperparams["learning_rate"]
+
+
+def set_number(where: Callable[[State], Array], state: State, value: float) -> State:
+    """The state with every entry of one array leaf set to a value; nothing is compiled again."""
+    leaf = where(state)
+    return eqx.tree_at(where, state, jnp.full_like(leaf, value))
+
+
+def spending(budget: Budget, steps: Steps, leapfrogs: int, begin: int = 0) -> Callback:
+    """Count gradient evaluations after the update ``begin`` and stop where the budget is spent."""
+    before = begin
+
+    def count(chunk: Chunk) -> None:
+        nonlocal before
+        transitions = jnp.atleast_1d(steps(chunk.state))
+        each = int(jnp.sum(transitions * leapfrogs + 1)) * PARTICLES
+        budget.spent += (chunk.row["step"] - before) * each
+        before = chunk.row["step"]
+        if not budget.left:
+            raise StopTraining
+
+    return count
+
+
+def growing(steps: Steps, far: float = 1.2, most: int = 8) -> Callback:
+    """One transition more after each chunk, until draws move as far as fresh ones almost would.
+
+    Independent draws are sqrt(2) = 1.41 standard deviations apart.
+    """
+
+    def grow(chunk: Chunk) -> State | None:
+        now = int(jnp.max(steps(chunk.state)))
+        if now < most and float(jnp.min(chunk.row["move"])) < far:
+            return set_number(steps, chunk.state, now + 1)
+        return None
+
+    return grow
+
+
+def cooling(begin: int, updates: int, rate: float, most: int = 3) -> Callback:
+    """A cosine from ``rate`` to zero over the updates after ``begin``, while T grows from one."""
+
+    def cool(chunk: Chunk) -> State:
+        return paced(chunk.state, (chunk.row["step"] - begin) / updates, rate, most)
+
+    return cool
+
+
+def paced(state: State, progress: float, rate: float, most: int = 3) -> State:
+    """The state with the rate and T that belong to this progress between zero and one."""
+    state = set_number(flow_rate, state, 0.5 * rate * (1 + math.cos(math.pi * progress)))
+    return set_number(flow_steps, state, min(most, 1 + int(most * progress)))
 
 
 def keep_scale(chunk: Chunk) -> None:
@@ -139,17 +158,9 @@ def keep_scale(chunk: Chunk) -> None:
         raise StopTraining
 
 
-def until(deadline: float) -> Callback:
-    """Stop at a time of ``time.perf_counter``."""
-
-    def stop(chunk: Chunk) -> None:
-        del chunk
-        if time.perf_counter() > deadline:
-            raise StopTraining
-
-    return stop
-
-
-def gradients(updates: int, steps: int, leapfrogs: int) -> int:
-    """Gradient evaluations of ``updates`` whose transitions grow from one to ``steps``."""
-    return int(updates * PARTICLES * ((1 + steps) / 2 * leapfrogs + 1))
+def unstack(student: Any, repeats: int | None) -> list[Any]:
+    """The students of all repeats, one by one."""
+    if repeats is None:
+        return [student]
+    arrays, rest = eqx.partition(student, eqx.is_array)
+    return [eqx.combine(jax.tree.map(lambda leaf: leaf[i], arrays), rest) for i in range(repeats)]
