@@ -1,5 +1,6 @@
 """Fitting without choices, on targets whose answers are known."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,10 +8,23 @@ import numpyro
 import pytest
 from numpyro import distributions as dist
 
-from understudy.auto import Posterior, SinhArcsinh, coloured, find_region, fit_auto, small_flow
-from understudy.auto.stages import Whitened, assess
+import understudy
+from understudy import Gradients
+from understudy.auto import (
+    Chart,
+    MaskedCouplings,
+    Posterior,
+    SinhArcsinh,
+    Whitened,
+    assess,
+    coloured,
+    find_regions,
+    fit_auto,
+    small_flow,
+)
+from understudy.auto.charts import weigh
 from understudy.core import IngredientError
-from understudy.students import FullGaussian
+from understudy.students import FullGaussian, Mixture
 from understudy.targets import LogDensity
 from understudy.targets.numpyro import from_numpyro
 
@@ -38,7 +52,8 @@ SCHOOLS = (
 
 
 def test_the_region_of_a_badly_scaled_gaussian_is_exact():
-    region = find_region(badly_scaled(), seed=1, starts=3)
+    search = find_regions(badly_scaled(), seed=1, starts=3)
+    (region,) = search.regions
     covariance = region.factor @ region.factor.T
     exact = np.asarray(FACTOR @ FACTOR.T, float)
     scale = np.sqrt(np.diag(exact))
@@ -46,43 +61,83 @@ def test_the_region_of_a_badly_scaled_gaussian_is_exact():
     np.testing.assert_allclose(
         covariance / np.outer(scale, scale), exact / np.outer(scale, scale), atol=1e-3
     )
-    assert region.modes == 1
+    assert search.ends == 1
 
 
-def test_the_region_counts_modes_and_prefers_the_heavier():
-    def two(z):
+def two_modes(heavy=0.8, precision=50.0):
+    def log_density(z):
         return jnp.logaddexp(
-            jnp.log(0.8) - 50 * jnp.sum((z - 1) ** 2), jnp.log(0.2) - 50 * jnp.sum((z + 1) ** 2)
+            jnp.log(heavy) - precision * jnp.sum((z - 1) ** 2),
+            jnp.log(1 - heavy) - precision * jnp.sum((z + 1) ** 2),
         )
 
-    region = find_region(LogDensity(two, 2), starts=8)
-    assert region.modes == 2
-    np.testing.assert_allclose(region.mean, 1, atol=1e-3)
+    return LogDensity(log_density, 2)
+
+
+def test_the_search_finds_both_modes_and_the_heavier_first():
+    search = find_regions(two_modes(), starts=8)
+    heavy, light = search.regions
+    np.testing.assert_allclose(heavy.mean, 1, atol=1e-3)
+    np.testing.assert_allclose(light.mean, -1, atol=1e-3)
+    assert heavy.evidence - light.evidence == pytest.approx(np.log(4), abs=0.01)
+
+
+def test_the_search_leaves_out_modes_without_mass_and_those_without_a_valley():
+    assert len(find_regions(two_modes(0.999), starts=8).regions) == 1
+    assert len(find_regions(two_modes(precision=0.4), starts=8).regions) == 1
+
+
+def test_a_mixture_is_weighed_by_the_mass_of_its_parts():
+    scale = 0.1 * jnp.eye(2)
+    parts = [FullGaussian(2, jnp.full(2, at), scale) for at in (1.0, -1.0)]
+    weights = weigh(jax.random.key(0), two_modes(0.7), parts)
+    np.testing.assert_allclose(weights, [0.7, 0.3], atol=0.02)
+    even = assess(jax.random.key(1), two_modes(0.7), Mixture(parts))
+    right = assess(jax.random.key(1), two_modes(0.7), Mixture(parts, jnp.asarray(weights)))
+    assert even < 0.9 < 0.97 < right
+
+
+def test_charts_compose_and_look_at_each_other():
+    chart = Chart(np.asarray(MEAN, float), np.asarray(FACTOR, float))
+    inner = FullGaussian(3, jnp.array([1.0, -2.0, 0.5]), 0.5 * jnp.eye(3))
+    moved = chart.after(inner)
+    np.testing.assert_allclose(moved.mean, chart.mean + chart.factor @ [1.0, -2.0, 0.5], rtol=1e-6)
+    back = moved.seen_from(chart)
+    np.testing.assert_allclose(back.mean, [1.0, -2.0, 0.5], rtol=1e-4)
+    np.testing.assert_allclose(back.factor, 0.5 * np.eye(3), atol=1e-4)
 
 
 def test_a_target_without_a_finite_start_gets_a_sentence():
     with pytest.raises(IngredientError, match="not finite at any"):
-        find_region(LogDensity(lambda z: jnp.sum(z) * jnp.nan, 2), starts=2)
+        find_regions(LogDensity(lambda z: jnp.sum(z) * jnp.nan, 2), starts=2)
 
 
 def test_assessment_knows_equal_and_shifted_gaussians():
     target = LogDensity(lambda z: -0.5 * z @ z, 2)
     key = jax.random.key(0)
-    assert assess(key, target, FullGaussian(2)).acceptance == pytest.approx(1.0, abs=1e-5)
+    assert assess(key, target, FullGaussian(2)) == pytest.approx(1.0, abs=1e-5)
     # In equilibrium, between N(0, 1) and N(delta, 1): 2 Phi(-delta / sqrt 2).
     shifted = assess(key, target, FullGaussian(2, jnp.array([1.0, 0.0])), draws=16_384)
-    assert shifted.acceptance == pytest.approx(2 * 0.2398, abs=0.03)
+    assert shifted == pytest.approx(2 * 0.2398, abs=0.03)
 
 
-def test_sinh_arcsinh_inverts_and_has_its_derivative():
-    bijection = SinhArcsinh((3,))
-    bijection = jax.tree.map(lambda leaf: leaf + jnp.array([0.3, -0.2, 0.5]), bijection)
+def shaken(bijection):
+    leaves, rest = eqx.partition(bijection, eqx.is_inexact_array)
+    key = jax.random.key(3)
+    moved = jax.tree.map(lambda leaf: leaf + 0.4 * jax.random.normal(key, leaf.shape), leaves)
+    return eqx.combine(moved, rest)
+
+
+@pytest.mark.parametrize("bijection", [SinhArcsinh(3), MaskedCouplings(jax.random.key(0), 3, 3, 8)])
+def test_a_bijection_inverts_and_has_its_derivative(bijection):
+    bijection = shaken(bijection)
     x = jnp.array([-1.5, 0.2, 3.0])
     y, log_det = bijection.transform_and_log_det(x)
     back, inverse_log_det = bijection.inverse_and_log_det(y)
     _, expected = jnp.linalg.slogdet(jax.jacobian(bijection.transform)(x))
-    np.testing.assert_allclose(back, x, rtol=1e-4)
-    np.testing.assert_allclose([log_det, -inverse_log_det], [expected, expected], rtol=1e-4)
+    assert not np.allclose(y, x, atol=0.1)
+    np.testing.assert_allclose(back, x, rtol=1e-3)
+    np.testing.assert_allclose([log_det, -inverse_log_det], [expected, expected], rtol=1e-3)
 
 
 def test_a_coloured_flow_starts_as_the_gaussian_it_was_given():
@@ -150,7 +205,13 @@ def test_whitening_moves_the_density():
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"budget": -1}, "budget"), ({"seed": -1}, "seed"), ({"starts": -1}, "starts")],
+    [
+        ({"budget": -1}, "budget"),
+        ({"seed": -1}, "seed"),
+        ({"starts": -1}, "starts"),
+        ({"seeds": 0}, "seeds"),
+        ({"enough": 2.0}, "enough"),
+    ],
 )
 def test_bad_settings_get_a_sentence(settings, words):
     with pytest.raises(IngredientError, match=words):
@@ -160,3 +221,52 @@ def test_bad_settings_get_a_sentence(settings, words):
 def test_something_that_is_no_target_gets_a_sentence():
     with pytest.raises(IngredientError, match="from_numpyro"):
         fit_auto(lambda z: 0.0)
+
+
+def test_fit_with_a_target_alone_chooses_everything():
+    fitted = understudy.fit(badly_scaled(), starts=1, cache=False)
+    assert isinstance(fitted, Posterior)
+    with pytest.raises(IngredientError, match="teacher and feedback missing"):
+        understudy.fit(badly_scaled(), FullGaussian(3))
+    with pytest.raises(IngredientError, match="Unknown setting 'updates'"):
+        understudy.fit(badly_scaled(), updates=3)
+
+
+def skewed() -> LogDensity:
+    return LogDensity(lambda z: -0.5 * z[0] ** 2 - jnp.exp(z[1]) + 2 * z[1], 2)
+
+
+def test_a_budget_of_gradients_is_kept():
+    fitted = fit_auto(skewed(), Gradients(20_000), starts=1, flow_updates=0, cache=False)
+    assert fitted.gradients < 20_000 + 50 * 64 * 4 * 2
+    assert fitted.stages[1].note.startswith("full covariance")
+
+
+def test_seeds_are_fitted_side_by_side():
+    fitted = fit_auto(skewed(), seeds=3, starts=1, flow_updates=0, gaussian_updates=50, cache=False)
+    assert len(fitted.repeats) == 2
+    means = np.stack([np.asarray(s.mean) for s in (fitted.student, *fitted.repeats)])
+    assert (means.std(0) > 0).all()
+    # z_1 = log of a Gamma(2, 1): mean digamma(2) = 0.423.
+    np.testing.assert_allclose(means[:, 1], 0.423, atol=0.25)
+
+
+def test_every_mode_gets_a_part_of_a_mixture():
+    fitted = fit_auto(two_modes(0.7), flow_updates=0, gaussian_updates=50, cache=False)
+    assert isinstance(fitted.student, Mixture)
+    draws = np.asarray(fitted.draws(jax.random.key(0), 20_000))
+    assert (draws[:, 0] > 0).mean() == pytest.approx(0.7, abs=0.03)
+
+
+@pytest.mark.slow
+def test_a_flow_for_every_mode():
+    def bent(z):
+        one = -0.5 * (z[0] - 4) ** 2 - 2 * (z[1] - 0.5 * (z[0] - 4) ** 2) ** 2
+        two = -0.5 * (z[0] + 4) ** 2 - 2 * (z[1] + 0.5 * (z[0] + 4) ** 2) ** 2
+        return jnp.logaddexp(jnp.log(0.75) + one, jnp.log(0.25) + two)
+
+    fitted = fit_auto(LogDensity(bent, 2), starts=16, cache=False)
+    assert fitted.stages[-1].name == "flow"
+    assert fitted.stages[-1].acceptance > 0.9
+    draws = np.asarray(fitted.draws(jax.random.key(0), 20_000))
+    assert (draws[:, 0] > 0).mean() == pytest.approx(0.75, abs=0.02)

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from understudy.callbacks import Callback, Chunk, StopTraining
 from understudy.core import Student, Target
@@ -26,7 +26,7 @@ FLOW_LEAPFROGS = 2
 # The updates run for a few seconds only, so XLA should not spend as long on making them faster.
 QUICK = {"xla_backend_optimization_level": 1}
 
-Steps = Callable[[State], Array]
+Steps = Callable[[Any], Any]
 
 
 class Budget:
@@ -84,22 +84,22 @@ def _flat_adam(learning_rate: Any) -> optax.GradientTransformation:
     return optax.flatten(optax.adam(learning_rate))
 
 
-def gaussian_steps(state: State) -> Array:
+def gaussian_steps(state: Any) -> Any:
     """T of the Gaussian's teacher."""
     return state.teacher.teacher.steps
 
 
-def flow_steps(state: State) -> Array:
+def flow_steps(state: Any) -> Any:
     """T of the local moves of the flow's teacher."""
     return state.teacher.teachers[0].steps
 
 
-def flow_rate(state: State) -> Array:
+def flow_rate(state: Any) -> Any:
     """The learning rate of the flow's optimiser."""
     return state.memory["student"].hyperparams["learning_rate"]
 
 
-def set_number(where: Callable[[State], Array], state: State, value: float) -> State:
+def set_number(where: Callable[[Any], Any], state: State, value: float | int) -> State:
     """The state with every entry of one array leaf set to a value; nothing is compiled again."""
     leaf = where(state)
     return eqx.tree_at(where, state, jnp.full_like(leaf, value))
@@ -163,4 +163,6 @@ def unstack(student: Any, repeats: int | None) -> list[Any]:
     if repeats is None:
         return [student]
     arrays, rest = eqx.partition(student, eqx.is_array)
-    return [eqx.combine(jax.tree.map(lambda leaf: leaf[i], arrays), rest) for i in range(repeats)]
+    leaves, structure = jax.tree.flatten(arrays)
+    rows = [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in range(repeats)]
+    return [eqx.combine(row, rest) for row in rows]
