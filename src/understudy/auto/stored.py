@@ -46,6 +46,12 @@ class StoredTarget(Target):
         raise IngredientError(self.sentence)
 
     @property
+    def function(self) -> str:
+        """The model's name in the file, ``module:name``."""
+        fields = json.loads(self.recipe or "{}").get("fields", {})
+        return fields.get("model", {}).get("function", "")
+
+    @property
     def sentence(self) -> str:
         """What to do to have the target back."""
         classes = f"classes=[{self.name}]) or understudy.load(path, " if self.recipe else ""
