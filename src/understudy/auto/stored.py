@@ -105,8 +105,8 @@ def _fitting(stored: StoredTarget, target: Any) -> Target:
             f"one of size {target.dim}" if isinstance(target, Target) else f"a {type(target).__name__}"
         )
         raise StoreError(
-            f"The posterior was fitted to a target of size {stored.dim}; {came} came; give the target "
-            "that it was fitted to."
+            f"the posterior was fitted to a target of size {stored.dim}; {came} came; give the target "
+            "that it was fitted to"
         )
     return target
 
