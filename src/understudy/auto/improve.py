@@ -217,6 +217,7 @@ def independence_resample(
 
 def _log_weights(target: Target, student: ExplicitStudent, z: np.ndarray) -> np.ndarray:
     log_p, log_q = log_densities(target, student, z)
+    assert log_q is not None
     weights = np.where(np.isfinite(log_p) & np.isfinite(log_q), log_p - log_q, -np.inf).astype(float)
     if not np.isfinite(weights).any():
         raise IngredientError(

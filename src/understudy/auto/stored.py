@@ -83,7 +83,13 @@ def stored(target: Target, student: Student) -> StoredTarget:
         recipe = json.dumps(describe(made, arrays, type(target).__name__))
     except StoreError:
         recipe, arrays = "", []
-    return StoredTarget(make_program(student, target), recipe, tuple(arrays), _name(target), target.dim)
+    return StoredTarget(
+        program=make_program(student, target),
+        recipe=recipe,
+        arrays=tuple(arrays),
+        name=_name(target),
+        dim=target.dim,
+    )
 
 
 def _recipe(target: Target) -> Any:

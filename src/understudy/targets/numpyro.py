@@ -181,8 +181,8 @@ def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
 def _cannot_run(model: Callable, error: Exception) -> IngredientError:
     first = (str(error).strip().splitlines() or [""])[0]
     return IngredientError(
-        f"The model {_name(model)} cannot be run with these arguments ({type(error).__name__}: {first}); "
-        "call it as from_numpyro(model, *args, **kwargs) with the data it expects."
+        f"The model {_name(model)} cannot be run with these arguments ({type(error).__name__}: "
+        f"{first}); call it as from_numpyro(model, *args, **kwargs) with the data it expects."
     )
 
 
