@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from understudy import evaluation, feedbacks, methods, students, targets, teachers
-    from understudy.auto import fit_auto
+    from understudy.auto import Posterior, fit_auto
     from understudy.core import CannotMoveError, Indexed, IngredientError
     from understudy.store import StoreError, load, save
     from understudy.targets import LogDensity
@@ -25,6 +25,7 @@ _HOMES = {
     "Interrupted": "training",
     "LogDensity": "targets",
     "Minibatches": "training",
+    "Posterior": "auto",
     "StoreError": "store",
     "fit": "training",
     "fit_auto": "auto",
@@ -41,6 +42,7 @@ __all__ = [
     "Interrupted",
     "LogDensity",
     "Minibatches",
+    "Posterior",
     "StoreError",
     "evaluation",
     "feedbacks",

@@ -77,7 +77,9 @@ class _Layers(AbstractBijection):
 
 def _for_drawing(student: Student) -> Student:
     def lighter(node: Any) -> Any:
-        return _Layers(node.bijection, node.shape, node.cond_shape) if isinstance(node, Scan) else node
+        if not isinstance(node, Scan):
+            return node
+        return _Layers(bijection=node.bijection, shape=node.shape, cond_shape=node.cond_shape)
 
     return jax.tree.map(lighter, student, is_leaf=lambda node: isinstance(node, Scan))
 
