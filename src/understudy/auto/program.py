@@ -72,7 +72,8 @@ class _Layers(AbstractBijection):
         def step(x, arrays):
             return move(eqx.combine(arrays, rest), x), None
 
-        return jax.lax.scan(step, jnp.asarray(x), arrays, reverse=reverse)[0]
+        # Two layers a turn draw twice as fast as one and compile twice as fast as all of four.
+        return jax.lax.scan(step, jnp.asarray(x), arrays, reverse=reverse, unroll=2)[0]
 
 
 def _for_drawing(student: Student) -> Student:
