@@ -15,6 +15,8 @@ FOLDS = 5
 RANDOM = 96
 _PRODUCTS_UP_TO = 14
 _RIDGE = 0.03
+# Folds share training draws, so that accuracy spreads more than coin tosses: 1.2 to 1.35 times, measured.
+_SPREAD = 1.35
 
 
 def classifier(seed: int, moved: Moved, level: float, tolerance: float = 0.02) -> Finding:
@@ -34,7 +36,7 @@ def classifier(seed: int, moved: Moved, level: float, tolerance: float = 0.02) -
     features = _features(generator, moved.scale.whiten(z))[order]
     score = _held_out(features, label[order])
     accuracy = float(((score > 0) == (label[order] > 0)).mean())
-    error = 0.5 / np.sqrt(2 * half)
+    error = _SPREAD * 0.5 / np.sqrt(2 * half)
     critical = norm.isf(level)
     verdict: Verdict = "warn" if accuracy - 0.5 > critical * error else "ok"
     if accuracy - 0.5 - tolerance > critical * error:

@@ -2,7 +2,7 @@
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
 
 from understudy.evaluation.findings import Effects, Finding, joined
 from understudy.evaluation.gap import TOLERANCE, columns_of, legendre, uniform_ranks
@@ -25,8 +25,12 @@ def pareto_smoothed(log_weights: Float[np.ndarray, " n"]) -> tuple[Float[np.ndar
     filled = np.where(usable, log_weights, floor)
     if np.ptp(filled) < 1e-3:
         return np.full(len(filled), -np.log(len(filled))), 0.0
-    smooth, k = array_stats.psislw(filled)
-    return np.asarray(smooth, float), float(k)
+    with np.errstate(all="ignore"):
+        smooth, k = array_stats.psislw(filled)
+    if np.isfinite(k) and np.isfinite(smooth).all():
+        return np.asarray(smooth, float), float(k)
+    # Equal weights in the tail, to rounding: there is no tail to fit.
+    return filled - logsumexp(filled), 0.0
 
 
 def independence_acceptance(log_weights: Float[np.ndarray, " n"]) -> float:
