@@ -25,11 +25,14 @@ def pareto_smoothed(log_weights: Float[np.ndarray, " n"]) -> tuple[Float[np.ndar
     filled = np.where(usable, log_weights, floor)
     if np.ptp(filled) < 1e-3:
         return np.full(len(filled), -np.log(len(filled))), 0.0
-    with np.errstate(all="ignore"):
-        smooth, k = array_stats.psislw(filled)
+    try:
+        with np.errstate(all="ignore"):
+            smooth, k = array_stats.psislw(filled)
+    except ValueError:
+        smooth, k = filled, np.nan
     if np.isfinite(k) and np.isfinite(smooth).all():
         return np.asarray(smooth, float), float(k)
-    # Equal weights in the tail, to rounding: there is no tail to fit.
+    # Weights that are equal in the tail, to rounding, have no tail to fit.
     return filled - logsumexp(filled), 0.0
 
 
