@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.core import ExplicitStudent, Student, Target
-from understudy.evaluation.trust import check
+from understudy.evaluation.moves import move
+from understudy.evaluation.trust import check, default_teacher
 from understudy.experiments.posteriors import load_posterior
 from understudy.experiments.rows import last_line, provenance, write_rows
 from understudy.students import FullGaussian, GaussianMixture
@@ -26,7 +27,6 @@ from understudy.targets import LogDensity
 from understudy.targets.toy import Mixture, banana
 
 SEEDS = 20
-SILENT = 40
 POOL = 6000
 DRAWS = 4096
 AUTOREGRESSIVE = 0.9
@@ -113,7 +113,7 @@ def exact(name: str, target: Any) -> World:
 
 
 def reference(name: str) -> World:
-    """A posterior with reference draws; seeds share them."""
+    """A posterior with reference draws, moved afresh for every seed."""
     posterior = load_posterior(name)
     target, draws = posterior.target(), posterior.reference
     sites: dict[str, Any] = {}
@@ -125,13 +125,21 @@ def reference(name: str) -> World:
         sites["t"] = (sites["theta"] - sites["mu"][:, None]) / sites["tau"][:, None]
     named = {s.name: jnp.asarray(sites[s.name], float) for s in target.sites}
     z = np.asarray(jax.vmap(target.unconstrain)(named), float)
-    return World(name, target, lambda s: np.random.default_rng(s).permutation(z)[:POOL])
+    teacher = default_teacher(jax.random.key(0), target, Rows(z[:POOL]))
+
+    # Subsets of one reference share its error, so every seed moves its rows far from where they were.
+    @functools.cache
+    def fresh(seed):
+        rows = np.random.default_rng(seed).permutation(z)[:POOL]
+        return move(jax.random.key(seed), target, Rows(rows), teacher, None, rows, 3)[0]
+
+    return World(name, target, fresh)
 
 
-def tally(target: Target, make: Callable[[int], Student], seeds: int, seconds: list[float]) -> dict:
+def tally(target: Target, make: Callable[[int], Student], seconds: list[float]) -> dict:
     """Verdicts of many checks."""
     found = []
-    for seed in range(seeds):
+    for seed in range(SEEDS):
         started = time.perf_counter()
         found.append(check(jax.random.key(seed), target, make(seed), draws=DRAWS))
         seconds.append(time.perf_counter() - started)
@@ -140,7 +148,8 @@ def tally(target: Target, make: Callable[[int], Student], seeds: int, seconds: l
     }
     warned = sum(t.trusted and "warn" in t.verdicts.values() for t in found)
     flagged = sum(not trust.trusted for trust in found)
-    return {"seeds": seeds, "flagged": flagged, "warned": warned, "tests": by_test}
+    figures = {"seeds": SEEDS, "flagged": flagged, "warned": warned, "tests": by_test}
+    return {**figures, "first_seconds": seconds[-SEEDS]}
 
 
 MOMENTS = ("shift 0.3 sd, all", "shift 0.3 sd, one", "scale x 0.8, all", "scale x 0.8, one")
@@ -155,7 +164,7 @@ def worlds() -> list[tuple[World, tuple[str, ...]]]:
     return [
         (gaussian("Gaussian, d=1", np.eye(1)), ("shift 0.3 sd, all", "scale x 0.8, all")),
         (gaussian("Gaussian, d=10", np.eye(10)), MOMENTS),
-        (gaussian("Gaussian, d=100", np.eye(100)), ("shift 0.3 sd, one", "scale x 0.8, one")),
+        (gaussian("Gaussian, d=50", np.eye(50)), ("shift 0.3 sd, one", "scale x 0.8, one")),
         (correlated, (*MOMENTS, "mean field")),
         (pair, ("mean field", "correlation 0.8 for 0.9")),
         (
@@ -182,9 +191,8 @@ def wild_cases(seconds: list[float], only: str) -> list[dict]:
         for name in ("right", "almost right", *faults):
             if only not in world.name:
                 continue
-            seeds = SILENT if name == "right" else SEEDS
             make = functools.partial(_spoilt, world, name)
-            rows.append(_row(world.name, "wild", name, tally(world.target, make, seeds, seconds)))
+            rows.append(_row(world.name, "wild", name, tally(world.target, make, seconds)))
     return rows
 
 
@@ -242,9 +250,8 @@ def _counted(cases: list[tuple], seconds: list[float], only: str) -> list[dict]:
     rows = []
     for name, target, planted, make in cases:
         if only in name:
-            seeds = SILENT if planted == "right" else SEEDS
             kind = "explicit" if isinstance(make(0), ExplicitStudent) else "wild"
-            rows.append(_row(name, kind, planted, tally(target, make, seeds, seconds)))
+            rows.append(_row(name, kind, planted, tally(target, make, seconds)))
     return rows
 
 
@@ -296,9 +303,9 @@ def main() -> None:
         "right_flagged": _share(silent, "flagged"),
         "right_warned": _share(silent, "warned"),
         "seconds_a_check": statistics.median(seconds),
-        "seconds_with_compilation": max(seconds),
+        "seconds_first_check": statistics.median(r["first_seconds"] for r in rows if r["fault"] == "right"),
     }
-    settings = {"seeds": SEEDS, "silent": SILENT, "draws": DRAWS}
+    settings = {"seeds": SEEDS, "draws": DRAWS}
     source = provenance(settings, 0, time.perf_counter() - started)
     if not only:
         named = [

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from understudy.evaluation.findings import Finding, Verdict
 from understudy.evaluation.gap import uniform_ranks
-from understudy.evaluation.moves import Moved
+from understudy.evaluation.moves import Moved, scale_of
 
 FOLDS = 5
 RANDOM = 96
@@ -33,7 +33,7 @@ def classifier(seed: int, moved: Moved, level: float, tolerance: float = 0.02) -
     label = np.repeat([-1.0, 1.0], half)
     generator = np.random.default_rng(seed)
     order = generator.permutation(2 * half)
-    features = _features(generator, moved.scale.whiten(z))[order]
+    features = _features(generator, scale_of(z).whiten(z))[order]
     score = _held_out(features, label[order])
     accuracy = float(((score > 0) == (label[order] > 0)).mean())
     error = _SPREAD * 0.5 / np.sqrt(2 * half)

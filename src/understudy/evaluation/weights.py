@@ -27,7 +27,7 @@ def pareto_smoothed(log_weights: Float[np.ndarray, " n"]) -> tuple[Float[np.ndar
         return np.full(len(filled), -np.log(len(filled))), 0.0
     try:
         with np.errstate(all="ignore"):
-            smooth, k = array_stats.psislw(filled)
+            smooth, k = array_stats.psislw(-filled)  # it takes minus the log weights, as for loo
     except ValueError:
         smooth, k = filled, np.nan
     if np.isfinite(k) and np.isfinite(smooth).all():
@@ -51,8 +51,7 @@ def effective_share(log_weights: Float[np.ndarray, " n"]) -> float:
 
 def reweighting_effects(moved: Moved, weights: Float[np.ndarray, " n"]) -> Effects:
     """How weights of mean one change the features of the student's draws."""
-    before, _ = columns_of(moved)
-    u = uniform_ranks(before)
+    u = uniform_ranks(columns_of(moved.before, moved.scale))
     excess = (weights - 1)[:, None]
     n, d = moved.before.shape
     parts = excess * legendre(u)
