@@ -1,5 +1,7 @@
 """The check of trust against students whose faults are known."""
 
+import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -49,8 +51,9 @@ class Wild(Student):
         return self.mean + jax.random.normal(key, (n, self.dim)) @ self.factor.T
 
 
+# Unoptimised programs, which tests run, are slow with the generator that a check prefers.
 def check(student, target=TARGET, seed=0, **settings):
-    return trust.check(jax.random.key(seed), target, student, draws=1024, **settings)
+    return trust.check(jax.random.key(seed, impl="rbg"), target, student, draws=1024, **settings)
 
 
 ONE = np.eye(D)[2]
@@ -139,7 +142,7 @@ def test_a_log_density_that_is_not_finite_is_a_verdict_not_a_traceback():
     half = LogDensity(lambda z: -0.5 * jnp.sum(z**2) + jnp.where(z[0] > 0, 0.0, -jnp.inf), 2)
     found = check(Wild(factor=np.eye(2)), half)
     assert not found.trusted
-    assert "50 %" in found["teacher gap"].words
+    assert re.search(r"(4[5-9]|5[0-5]) %", found["teacher gap"].words)
 
 
 def test_a_teacher_that_cannot_move_is_told():
@@ -160,8 +163,8 @@ def test_a_given_teacher_is_used():
 def test_bad_settings_are_refused():
     with pytest.raises(IngredientError, match="draws"):
         trust.check(KEY, TARGET, Wild(), draws=10)
-    with pytest.raises(IngredientError, match="Student"):
-        trust.check(KEY, TARGET, "flow")  # pyright: ignore
+    with pytest.raises(IngredientError, match="level"):
+        trust.check(KEY, TARGET, Wild(), level=2.0)
 
 
 def test_the_table_has_a_line_for_every_test():
@@ -179,3 +182,17 @@ def test_verdicts_join_significance_and_size():
     error, tolerance = np.full(2, 0.01), np.full(2, 0.1)
     for size, verdict in ((0.0, "ok"), (0.02, "ok"), (0.09, "warn"), (0.12, "warn"), (0.2, "fail")):
         assert Effects(np.array([0.0, size]), error, tolerance).verdict(0.01) == verdict
+
+
+@pytest.mark.slow
+def test_planted_faults_are_caught_and_right_students_are_not():
+    from benchmarks import trust as study
+
+    rows = [
+        row
+        for cases, only in ((study.explicit_cases, ""), (study.mode_cases, ""), (study.wild_cases, "d=10"))
+        for row in cases([], only)
+    ]
+    for row in rows:
+        right = row["fault"] in {"right", "almost right"}
+        assert row["flagged"] <= 1 if right else row["flagged"] >= 19, row

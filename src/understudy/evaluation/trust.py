@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -62,9 +63,7 @@ def check(
     instance("student", Student, "FullGaussian(dim)", student)
     n = -(-whole("draws", draws, least=BLOCK) // BLOCK) * BLOCK
     level = float(fraction("level", level))
-    # Cheaper to compile than the default generator; the words say nothing that depends on it.
-    seeds = np.asarray(jax.random.bits(random_key(key), (5, 4)))
-    keys = [jax.random.wrap_key_data(row, impl="unsafe_rbg") for row in seeds]
+    keys = _five_keys(random_key(key))
     names = names_of(target)
     found = _tests(keys, target, student, teacher, x, n, whole("turns", turns), level, names)
     if repeats:
@@ -122,6 +121,14 @@ def names_of(target: Target) -> list[str]:
         indices = list(np.ndindex(*site.shape))
         names += [f"{site.name}{list(i)}" if i else site.name for i in indices]
     return names if len(names) == target.dim else [f"z[{i}]" for i in range(target.dim)]
+
+
+def _five_keys(key: PRNGKeyArray) -> list[PRNGKeyArray]:
+    """Keys of a generator that compiles faster, unless the key's own is not the default one."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and "rbg" in str(jax.random.key_impl(key)):
+        return list(jax.random.split(key, 5))
+    words = np.asarray(jax.random.bits(key, (5, 4)))
+    return [jax.random.wrap_key_data(row, impl="unsafe_rbg") for row in words]
 
 
 def _numbered(key: PRNGKeyArray, students: Sequence[Student]) -> list[tuple[PRNGKeyArray, Student]]:
