@@ -10,7 +10,6 @@ from understudy.core import Student
 from understudy.evaluation import trust
 from understudy.targets import LogDensity
 
-
 # Unoptimised programs, which tests run, are slow with the generator that a check prefers.
 KEY = jax.random.key(0, impl="rbg")
 
@@ -66,8 +65,6 @@ def test_check_calibrates_where_data_can_be_simulated():
     found = trust.check(KEY, target, Conjugate(), x=x, simulate=simulate, draws=1024)
     assert found.trusted
     assert found.verdicts["calibration"] == "ok"
-    wrong = trust.check(
-        KEY, target, Conjugate(0.4), x=x, simulate=simulate, draws=1024
-    )
+    wrong = trust.check(KEY, target, Conjugate(0.4), x=x, simulate=simulate, draws=1024)
     np.testing.assert_allclose(wrong["drift"].pictures["mean"], -0.4 * np.sqrt(2), atol=0.15)
     assert wrong.verdicts["calibration"] == "fail"

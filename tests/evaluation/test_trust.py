@@ -168,7 +168,9 @@ def test_bad_settings_are_refused():
 
 
 def test_the_table_has_a_line_for_every_test():
-    found = Trust((Finding("drift", "ok", 0.1, "small"), Finding("modes", "fail", 0.5, "half is missing")))
+    found = Trust(
+        (Finding("drift", "ok", 0.1, "small"), Finding("modes", "fail", 0.5, "half is missing"))
+    )
     assert not found.trusted
     assert found.verdicts == {"drift": "ok", "modes": "fail"}
     lines = str(found).splitlines()
@@ -190,7 +192,11 @@ def test_planted_faults_are_caught_and_right_students_are_not():
 
     rows = [
         row
-        for cases, only in ((study.explicit_cases, ""), (study.mode_cases, ""), (study.wild_cases, "d=10"))
+        for cases, only in (
+            (study.explicit_cases, ""),
+            (study.mode_cases, ""),
+            (study.wild_cases, "d=10"),
+        )
         for row in cases([], only)
     ]
     for row in rows:

@@ -45,9 +45,7 @@ def calibration(
     jittered = (ranks + np.random.default_rng(0).uniform(size=ranks.shape)) / (draws + 1)
     parts = legendre(jittered)
     size = parts.mean(1).ravel()
-    effects = Effects(
-        size, np.full_like(size, simulations**-0.5), np.full_like(size, _TOLERANCE)
-    )
+    effects = Effects(size, np.full_like(size, simulations**-0.5), np.full_like(size, _TOLERANCE))
     verdict, worst = effects.verdict(level), effects.worst
     d = ranks.shape[1]
     shape, column = divmod(worst, d)

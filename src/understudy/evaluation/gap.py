@@ -122,7 +122,8 @@ def drift(moved: Moved, names: Sequence[str], level: float, tolerance: float = 0
         else f"the sd of {names[column]} is multiplied by {ratio[column]:.3f}"
     )
     words = {
-        "ok": f"means move by {far:.3f} sd at most, sds by a factor of {ratio.min():.2f} to {ratio.max():.2f}",
+        "ok": f"means move by {far:.3f} sd at most, sds are multiplied by {ratio.min():.2f} to "
+        f"{ratio.max():.2f}",
         "warn": f"{said}, small but not chance",
         "fail": f"{said}; use refine() or train longer",
     }[verdict]
