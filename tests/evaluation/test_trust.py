@@ -180,6 +180,12 @@ def test_the_table_has_a_line_for_every_test():
     assert lines[2] == "not trusted"
 
 
+def test_levels_are_corrected_for_the_number_of_effects():
+    sizes = np.random.default_rng(0).normal(size=(4000, 50))
+    seen = np.mean([Effects(s, np.ones(50), np.zeros(50)).verdict(0.05) != "ok" for s in sizes])
+    assert seen == pytest.approx(0.05, abs=0.015)
+
+
 def test_verdicts_join_significance_and_size():
     error, tolerance = np.full(2, 0.01), np.full(2, 0.1)
     for size, verdict in ((0.0, "ok"), (0.02, "ok"), (0.09, "warn"), (0.12, "warn"), (0.2, "fail")):

@@ -43,7 +43,8 @@ def classifier(seed: int, moved: Moved, level: float, tolerance: float = 0.02) -
         verdict = "fail"
     chance = f"{accuracy:.3f} of student and refined draws told apart; guessing gives 0.5 +- {error:.3f}"
     rest = {"ok": "", "warn": "; seen, but small", "fail": "; they differ: use refine() or train longer"}
-    edges = np.linspace(*np.quantile(score, [0.005, 0.995]), 31)
+    low, high = np.quantile(score, [0.005, 0.995])
+    edges = np.linspace(low, high, 31)
     counts = [np.histogram(score[label[order] == sign], edges)[0] for sign in (-1, 1)]
     pictures = {"edges": edges, "student": counts[0], "refined": counts[1]}
     return Finding("classifier", verdict, accuracy, chance + rest[verdict], pictures)

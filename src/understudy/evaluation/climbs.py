@@ -1,6 +1,6 @@
 """Climbs from dispersed starts to the peaks of a target, in coordinates where the student is white."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -68,7 +68,7 @@ def _climb(
         value, gradient = evaluate(u)
         usable = jnp.isfinite(gradient).all(-1, keepdims=True)
         updates, memory = optimiser.update(jnp.where(usable, gradient, 0.0), memory)
-        moved = optax.apply_updates(u, updates)
+        moved: Any = optax.apply_updates(u, updates)
         return jnp.where(steps > 0, moved, u), memory, value, gradient
 
     start = (u, optimiser.init(u), jnp.zeros(u.shape[0]), u)
@@ -129,7 +129,7 @@ def peaks_at(
 
 
 def _newton(curvature: Float[np.ndarray, "m d d"], gradient: np.ndarray) -> np.ndarray:
-    usable = np.isfinite(curvature).all((1, 2)) & np.isfinite(gradient).all(1)
+    usable = np.asarray(np.isfinite(curvature).all((1, 2)) & np.isfinite(gradient).all(1))
     safe = np.where(usable[:, None, None], curvature, np.eye(gradient.shape[1]))
     values, vectors = np.linalg.eigh(safe)
     along = np.einsum("mji,mj->mi", vectors, np.where(usable[:, None], gradient, 0))

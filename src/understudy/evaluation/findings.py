@@ -36,7 +36,7 @@ class Trust:
     Attributes:
         findings: one for each test that could be made.
         seconds: how long the tests took, compilation included.
-        gradients: gradient evaluations of the target's log density, about.
+        gradients: gradient evaluations by the climbs and, unless a teacher was given, by the moves.
     """
 
     findings: tuple[Finding, ...]

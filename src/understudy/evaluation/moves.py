@@ -22,7 +22,7 @@ from understudy.teachers import Rescaled, hmc
 
 BLOCK = 256
 LEAPFROGS = 4
-_PILOTS = 12
+PILOTS = 12
 
 
 class Scale(NamedTuple):
@@ -159,7 +159,7 @@ def adapted(
 ) -> Teacher:
     """The teacher after pilot moves of one block of draws."""
     block = jnp.asarray(z[:BLOCK], jnp.result_type(float))
-    for i in range(_PILOTS):
+    for i in range(PILOTS):
         *_, teacher = improve(key, np.array(i), target, student, teacher, x, block)
     return teacher
 

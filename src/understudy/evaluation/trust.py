@@ -13,10 +13,11 @@ from understudy.checks import fraction, instance, random_key, whole
 from understudy.core import Condition, Student, Target, Teacher
 from understudy.evaluation.calibration import Simulate, calibration
 from understudy.evaluation.classifier import classifier
+from understudy.evaluation.climbs import STEPS
 from understudy.evaluation.findings import Finding, Trust
 from understudy.evaluation.gap import drift, teacher_gap
 from understudy.evaluation.modes import mode_check
-from understudy.evaluation.moves import BLOCK, LEAPFROGS, Moved, default_teacher, moved, propose
+from understudy.evaluation.moves import BLOCK, LEAPFROGS, PILOTS, Moved, default_teacher, moved, propose
 from understudy.evaluation.seeds import disagreement
 from understudy.evaluation.weights import importance
 
@@ -71,8 +72,8 @@ def check(
         found.append(disagreement(sets, names, level))
     if simulate is not None:
         found.append(calibration(keys[4], simulate, student, level=level, names=names))
-    gradients = 2 * LEAPFROGS * n * turns if teacher is None else n * turns
-    return Trust(tuple(found), time.perf_counter() - started, gradients)
+    spent = BLOCK * STEPS + (2 * LEAPFROGS * (n * turns + PILOTS * BLOCK) if teacher is None else 0)
+    return Trust(tuple(found), time.perf_counter() - started, spent)
 
 
 def _tests(
