@@ -178,6 +178,7 @@ def test_the_table_has_a_line_for_every_test():
     assert "0.500" in lines[1]
     assert "half is missing" in lines[1]
     assert lines[2] == "not trusted"
+    assert found._repr_html_().count("<tr>") == 2
 
 
 def test_levels_are_corrected_for_the_number_of_effects():

@@ -1,6 +1,7 @@
 """What a check found: a verdict, a figure and a sentence for every test."""
 
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -64,6 +65,12 @@ class Trust:
         ]
         end = "trusted" if self.trusted else "not trusted"
         return "\n".join([*lines, end])
+
+    def _repr_html_(self) -> str:
+        cells = [(f.name, f"{f.figure:.3f}", f.verdict, f.words) for f in self.findings]
+        lines = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells]
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return f"<table>{body}</table><p>{'trusted' if self.trusted else 'not trusted'}</p>"
 
 
 class Effects(NamedTuple):
