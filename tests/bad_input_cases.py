@@ -11,10 +11,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import optax
+from numpyro import distributions as dist
 
 import understudy
 from understudy import LogDensity, fit, methods
+from understudy.auto import Posterior, fit_auto
 from understudy.feedbacks import (
     AdversarialELBO,
     Copy,
@@ -392,7 +395,96 @@ def files() -> None:
     case("a folder that is a file", folder_is_a_file)
 
 
-for section in (settings_of_fit, ingredients, densities, data, students, teachers, feedbacks, files):
+def models() -> None:
+    """NumPyro models that cannot be targets."""
+    y = jnp.ones(3)
+
+    def latent(distribution):
+        def model(y):
+            z = numpyro.sample("z", distribution)
+            numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+        return model
+
+    def parameter(y):
+        numpyro.sample("y", dist.Normal(numpyro.param("m", 0.0), 1), obs=y)
+
+    def minibatch(y):
+        z = numpyro.sample("z", dist.Normal(0, 1))
+        with numpyro.plate("rows", 3, subsample_size=2):
+            numpyro.sample("y", dist.Normal(z, 1), obs=y[:2])
+
+    def wide(y):
+        z = numpyro.sample("z", dist.Normal(0, 1).expand([5]).to_event(1))
+        numpyro.sample("y", dist.Normal(z[:, None], jnp.ones(3)), obs=y)
+
+    def negative(y):
+        numpyro.sample("z", dist.Normal(0, -1.0))
+
+    normal = latent(dist.Normal(0, 1))
+    case("a model that is a number", lambda: understudy.from_numpyro(3))
+    case("a model that is a word", lambda: understudy.from_numpyro("model", y))
+    case("a model without its data", lambda: understudy.from_numpyro(normal))
+    case("a model with too much data", lambda: understudy.from_numpyro(normal, y, y))
+    case("a model with an unknown argument", lambda: understudy.from_numpyro(normal, y, x=y))
+    case("a discrete latent", lambda: understudy.from_numpyro(latent(dist.Poisson(3.0)), y))
+    case("a latent coin", lambda: understudy.from_numpyro(latent(dist.Bernoulli(0.5)), y))
+    case("a latent point", lambda: understudy.from_numpyro(latent(dist.Delta(1.0)), y))
+    case("a parameter", lambda: understudy.from_numpyro(parameter, y))
+    case("a subsample", lambda: understudy.from_numpyro(minibatch, y))
+    case("data of another shape than their model", lambda: understudy.from_numpyro(wide, y))
+    case("data with a hole in a model", lambda: understudy.from_numpyro(normal, y.at[0].set(jnp.nan)))
+    case("infinite data in a model", lambda: understudy.from_numpyro(normal, y.at[0].set(jnp.inf)))
+    case("words as data of a model", lambda: understudy.from_numpyro(normal, "data"))
+    case("a model that raises", lambda: understudy.from_numpyro(lambda y: 1 / 0, y))
+    case("a model without sites", lambda: understudy.from_numpyro(lambda y: y, y))
+    case("a negative scale in a model", lambda: understudy.from_numpyro(negative, y))
+
+
+def posteriors() -> None:
+    """What a posterior cannot be made of or do."""
+    made = Posterior(NORMAL, FullGaussian(2))
+    wild = Posterior(NORMAL, Implicit(KEY, 2))
+
+    def saved(**given):
+        with tempfile.TemporaryDirectory() as folder:
+            made.save(Path(folder) / "posterior")
+            return understudy.load(Path(folder) / "posterior", **given)
+
+    case("a posterior of a function", lambda: Posterior(lambda z: z, FullGaussian(2)))
+    case("a posterior of a word", lambda: Posterior(NORMAL, "flow"))
+    case("a posterior of another size", lambda: Posterior(NORMAL, FullGaussian(3)))
+    case("half a draw of a posterior", lambda: made.sample(KEY, 1.5))
+    case("no draw of a posterior", lambda: made.draws(KEY, 0))
+    case("a seed for a posterior", lambda: made.sample(0, 10))
+    case("three steps of refinement", lambda: made.refine(KEY, 10, 3))
+    case("refinement of no draw", lambda: made.refine(KEY, 0))
+    case("weights of a wild student", lambda: wild.resample(KEY, 10))
+    case("resampling by magic", lambda: made.resample(KEY, 10, "magic"))
+    case("no candidates", lambda: made.resample(KEY, 10, candidates=0))
+    case("chains of different lengths", lambda: made.to_arviz(KEY, 10, 4))
+    case("ArviZ as JSON", lambda: made.to_arviz(KEY, 8, kind="json"))
+    case("checking a loaded density", lambda: saved().check())
+    case("loading with another target", lambda: saved(target=LogDensity(lambda z: -(z @ z), 5)))
+    case("loading with a word as target", lambda: saved(target="normal"))
+    case("fitting a function", lambda: fit_auto(lambda z: 0.0))
+    case("a budget of nothing", lambda: fit_auto(NORMAL, budget=0))
+    case("a budget as a word", lambda: fit_auto(NORMAL, budget="soon"))
+    case("fitting what is nowhere finite", lambda: fit_auto(LogDensity(lambda z: z.sum() * jnp.nan, 2)))
+
+
+for section in (
+    settings_of_fit,
+    ingredients,
+    densities,
+    data,
+    students,
+    teachers,
+    feedbacks,
+    files,
+    models,
+    posteriors,
+):
     section()
 
 

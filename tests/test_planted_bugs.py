@@ -57,6 +57,27 @@ BUGS = {
         "tests/teachers/test_gibbs.py",
         "metropolis",
     ),
+    "importance weights upside down": Bug(
+        "evaluation/weights.py",
+        "array_stats.psislw(-filled)",
+        "array_stats.psislw(filled)",
+        "tests/evaluation/test_trust.py",
+        "tail_is_known",
+    ),
+    "no correction for the number of effects": Bug(
+        "evaluation/findings.py",
+        "level / (2 * max(self.size.size, 1))",
+        "level / 2",
+        "tests/evaluation/test_trust.py",
+        "levels_are_corrected",
+    ),
+    "climbs that go down": Bug(
+        "evaluation/climbs.py",
+        "cosine_decay_schedule(-_RATE",
+        "cosine_decay_schedule(_RATE",
+        "tests/evaluation/test_trust.py",
+        "missing_mode",
+    ),
     "no volume in the whitened density": Bug(
         "teachers/preconditioned.py",
         "log_prob(colour(u)) + log_volume)",

@@ -215,17 +215,18 @@ def _note(run: Path) -> dict[str, Any]:
         raise UsageError(f"{run / _NOTE} cannot be read; make the fit again.") from error
 
 
-def _load(run: Path, **given: Any) -> Any:
+def _load(run: Path) -> Any:
     if not is_posterior(run):
         raise UsageError(f"{run} holds no fitted posterior; make one with understudy fit --out {run}.")
     from understudy import store
 
-    return store.load(run / _FILE, **given)
+    return store.load(run / _FILE)
 
 
 def _with_model(run: Path, model: str | None) -> Any:
-    name = model or (str(_note(run).get("model")) if is_posterior(run) else None)
-    return _load(run, classes=[load_model(name)] if name else [])
+    result = _load(run)
+    function = load_model(model or str(_note(run).get("model")))
+    return result.restored({result.target.function: function})
 
 
 def _absolute(name: str) -> str:

@@ -112,9 +112,13 @@ def in_chunks(draw: Callable, key: Any, n: int, chunk: int) -> dict[str, np.ndar
             place[...] = value[: len(place)]
 
     fill(0, first)
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(_cores()) as pool:
         list(pool.map(fill, range(1, -(-n // chunk))))
     return out
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _words(key: Any) -> list[int]:

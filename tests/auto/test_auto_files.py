@@ -9,9 +9,9 @@ import numpy as np
 import numpyro
 import pytest
 from numpyro import distributions as dist
+from tests.auto.conjugate import Y, conjugate, posterior, scaled
 
 import understudy
-from tests.auto.conjugate import Y, conjugate, posterior, scaled
 from understudy.auto.flow import small_flow
 from understudy.auto.result import Posterior
 from understudy.auto.stored import StoredTarget

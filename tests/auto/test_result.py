@@ -117,6 +117,7 @@ def test_break_even_solves_its_equation():
     assert "stays ahead" in str(break_even(1.0, 50.0, NutsCost(0.5, 100.0)))
 
 
+@pytest.mark.slow
 def test_break_even_measures_nuts(right):
     nuts = measure_nuts(KEY, right.target, right.draws(KEY, 2), warmup=50, draws=50)
     even = right.break_even(nuts)

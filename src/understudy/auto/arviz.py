@@ -78,10 +78,10 @@ def _as_large_as_data(model: Callable) -> Callable:
     from numpyro.primitives import Messenger
 
     class Expand(Messenger):
-        def process_message(self, message: dict[str, Any]) -> None:
-            if message["type"] == "sample" and message["is_observed"]:
-                fn, shape = message["fn"], np.shape(message["value"])
-                message["fn"] = fn.expand(shape[: len(shape) - fn.event_dim])
+        def process_message(self, msg: dict[str, Any]) -> None:
+            if msg["type"] == "sample" and msg["is_observed"]:
+                fn, shape = msg["fn"], np.shape(msg["value"])
+                msg["fn"] = fn.expand(shape[: len(shape) - fn.event_dim])
 
     return Expand(model)
 

@@ -99,5 +99,5 @@ def measure_nuts(
     chains.run(jax.random.fold_in(key, 1))
     z = np.asarray(chains.get_samples(group_by_chain=True))
     seconds = time.perf_counter() - started
-    least = min(float(array_stats.ess(z[..., i])) for i in range(z.shape[-1]))
+    least = min(float(np.asarray(array_stats.ess(z[..., i]))) for i in range(z.shape[-1]))
     return NutsCost(seconds * warmup / draws, max(least, 1.0) / seconds)

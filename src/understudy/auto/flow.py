@@ -80,6 +80,16 @@ class MaskedCouplings(AbstractBijection):
         self.leave = 0.01 * jax.random.normal(second, (layers, width, 2 * dim)) / np.sqrt(width)
         self.mask = jnp.asarray(_halves(dim, layers))
 
+    def transform(self, x: ArrayLike, condition: ArrayLike | None = None):
+        """The transformed vector alone: a loop would carry the log determinant in vain."""
+
+        def layer(x, weights):
+            shift, log_scale = self._conditioned(x, weights)
+            return x * jnp.exp(log_scale) + shift, None
+
+        weights = (self.enter, self.bias, self.leave, self.mask)
+        return jax.lax.scan(layer, jnp.asarray(x), weights, unroll=True)[0]
+
     def transform_and_log_det(self, x: ArrayLike, condition: ArrayLike | None = None):
         """Apply the layers in turn."""
 

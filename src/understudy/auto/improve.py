@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.auto.program import in_blocks, name_rows
 from understudy.core import ExplicitStudent, IngredientError, Student, Target, Teacher, bind
+from understudy.evaluation.weights import independence_acceptance, pareto_smoothed
 from understudy.teachers import IndependenceMetropolis
 
 CHAINS = 1024
@@ -186,15 +187,14 @@ def importance_resample(
     Reference: Vehtari, Simpson, Gelman, Yao and Gabry, "Pareto Smoothed Importance Sampling", 2024.
     """
     log_weights = _log_weights(target, student, z)
-    log_smooth, k = _smoothed(log_weights)
+    log_smooth, k = pareto_smoothed(log_weights)
     weights = np.exp(log_smooth - log_smooth.max())
     weights /= weights.sum()
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     points = (np.arange(n) + generator.uniform()) / n
     picked = z[generator.permutation(np.searchsorted(np.cumsum(weights)[:-1], points))]
-    w = np.sort(weights)
-    acceptance = float(w @ np.arange(2 * len(w) - 1, 0, -2) / len(w))
-    return Resampled(_named(target, picked), picked, k, float(1 / (weights**2).sum()), acceptance)
+    ess, acceptance = float(1 / (weights**2).sum()), independence_acceptance(log_weights)
+    return Resampled(_named(target, picked), picked, k, ess, acceptance)
 
 
 def independence_resample(
@@ -204,7 +204,7 @@ def independence_resample(
 
     Reference: Tierney, "Markov chains for exploring posterior distributions", 1994.
     """
-    _, k = _smoothed(_log_weights(target, student, z))
+    _, k = pareto_smoothed(_log_weights(target, student, z))
     n, teacher, ends, rates = len(z), IndependenceMetropolis(moves), [], []
     padded = np.concatenate([z, np.resize(z, (-n % CHAINS, z.shape[1]))])
     for i, part in enumerate(jnp.asarray(padded).reshape(-1, CHAINS, z.shape[1])):
@@ -217,6 +217,7 @@ def independence_resample(
 
 def _log_weights(target: Target, student: ExplicitStudent, z: np.ndarray) -> np.ndarray:
     log_p, log_q = log_densities(target, student, z)
+    assert log_q is not None
     weights = np.where(np.isfinite(log_p) & np.isfinite(log_q), log_p - log_q, -np.inf).astype(float)
     if not np.isfinite(weights).any():
         raise IngredientError(
@@ -224,14 +225,3 @@ def _log_weights(target: Target, student: ExplicitStudent, z: np.ndarray) -> np.
             "fit the student again."
         )
     return weights
-
-
-def _smoothed(log_weights: np.ndarray) -> tuple[np.ndarray, float]:
-    from arviz_stats.base import array_stats
-
-    if np.ptp(log_weights) < 1e-3:
-        return log_weights, 0.0
-    least = log_weights[np.isfinite(log_weights)].min()
-    # ArviZ takes minus the log weights: in leave-one-out they are log likelihoods.
-    smooth, k = array_stats.psislw(-np.maximum(log_weights, least - 50))
-    return np.asarray(smooth, float), float(k)

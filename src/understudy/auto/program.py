@@ -11,7 +11,8 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, UInt32
+from flowjax.bijections import AbstractBijection, Scan
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, UInt32
 
 from understudy.core import Student, Target
 from understudy.exported import MAGIC, Exported
@@ -49,17 +50,53 @@ class Program(eqx.Module):
         return [MAGIC, digest.hexdigest().encode(), b"\n", *parts]
 
 
+class _Layers(AbstractBijection):
+    """The layers of a flowjax ``Scan`` without their log determinants, which draws do not need.
+
+    XLA does not see that a loop carries them in vain; they would take most of the time.
+    """
+
+    bijection: AbstractBijection
+    shape: tuple[int, ...] = eqx.field(static=True)
+    cond_shape: tuple[int, ...] | None = eqx.field(static=True)
+
+    def transform_and_log_det(self, x: ArrayLike, condition: ArrayLike | None = None):
+        return self._through(x, lambda layer, x: layer.transform(x, condition)), jnp.zeros(())
+
+    def inverse_and_log_det(self, y: ArrayLike, condition: ArrayLike | None = None):
+        return self._through(y, lambda layer, y: layer.inverse(y, condition), True), jnp.zeros(())
+
+    def _through(self, x: ArrayLike, move: Callable, reverse: bool = False) -> Array:
+        arrays, rest = eqx.partition(self.bijection, eqx.is_array)
+
+        def step(x, arrays):
+            return move(eqx.combine(arrays, rest), x), None
+
+        # Two layers a turn draw twice as fast as one and compile twice as fast as all of four.
+        return jax.lax.scan(step, jnp.asarray(x), arrays, reverse=reverse, unroll=2)[0]
+
+
+def _for_drawing(student: Student) -> Student:
+    def lighter(node: Any) -> Any:
+        if not isinstance(node, Scan):
+            return node
+        return _Layers(bijection=node.bijection, shape=node.shape, cond_shape=node.cond_shape)
+
+    return jax.tree.map(lighter, student, is_leaf=lambda node: isinstance(node, Scan))
+
+
 @eqx.filter_jit
 def flat(student: Student, target: Any, words: Words) -> dict[str, Float[Array, "n d"]]:
     """A chunk of flat draws; four words make the key."""
     del target
-    return {"z": student.sample(_key(words), None, CHUNK)}
+    return {"z": _for_drawing(student).sample(_key(words), None, CHUNK)}
 
 
 @eqx.filter_jit
 def named(student: Student, target: Any, words: Words) -> dict[str, Array]:
     """A chunk of draws of the named sites (of ``z`` where the target has no names)."""
-    return jax.vmap(partial(constrained, target))(student.sample(_key(words), None, CHUNK))
+    z = _for_drawing(student).sample(_key(words), None, CHUNK)
+    return jax.vmap(partial(constrained, target))(z)
 
 
 def in_blocks(function: Callable, z: Float[np.ndarray, "n d"], block: int = 4096) -> Any:
@@ -97,7 +134,8 @@ def make_program(student: Student, target: Target, platforms: Sequence[str] | No
         whole = [jnp.zeros_like(leaf) for leaf in leaves]
         for i, array in zip(names, arrays, strict=True):
             whole[i] = array
-        return named(*eqx.combine(jax.tree.unflatten(structure, whole), rest), words)
+        student, target = eqx.combine(jax.tree.unflatten(structure, whole), rest)
+        return named(student, target, words)
 
     names = list(range(len(leaves)))
     exported = _exported(partial(draw, names=names), leaves, platforms)

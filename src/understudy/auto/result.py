@@ -245,7 +245,9 @@ class Posterior(eqx.Module):
         self._target()
         trust = trust or self.check()
         even = self.break_even(nuts)
-        draws = self.sample(self._key(None), CHUNK)
+        drawn = self.sample(self._key(None), CHUNK)
+        latents = [site.name for site in getattr(self.target, "sites", ())]
+        draws = {name: drawn[name] for name in [*latents, *drawn] if name in drawn}
         return write_posterior_report(path, self, trust, even, draws)
 
     def save(self, path: str | Path) -> None:

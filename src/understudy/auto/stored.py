@@ -46,6 +46,12 @@ class StoredTarget(Target):
         raise IngredientError(self.sentence)
 
     @property
+    def function(self) -> str:
+        """The model's name in the file, ``module:name``."""
+        fields = json.loads(self.recipe or "{}").get("fields", {})
+        return fields.get("model", {}).get("function", "")
+
+    @property
     def sentence(self) -> str:
         """What to do to have the target back."""
         classes = f"classes=[{self.name}]) or understudy.load(path, " if self.recipe else ""
@@ -77,7 +83,13 @@ def stored(target: Target, student: Student) -> StoredTarget:
         recipe = json.dumps(describe(made, arrays, type(target).__name__))
     except StoreError:
         recipe, arrays = "", []
-    return StoredTarget(make_program(student, target), recipe, tuple(arrays), _name(target), target.dim)
+    return StoredTarget(
+        program=make_program(student, target),
+        recipe=recipe,
+        arrays=tuple(arrays),
+        name=_name(target),
+        dim=target.dim,
+    )
 
 
 def _recipe(target: Target) -> Any:
@@ -99,8 +111,8 @@ def _fitting(stored: StoredTarget, target: Any) -> Target:
             f"one of size {target.dim}" if isinstance(target, Target) else f"a {type(target).__name__}"
         )
         raise StoreError(
-            f"The posterior was fitted to a target of size {stored.dim}; {came} came; give the target "
-            "that it was fitted to."
+            f"the posterior was fitted to a target of size {stored.dim}; {came} came; give the target "
+            "that it was fitted to"
         )
     return target
 

@@ -19,11 +19,17 @@ from understudy.evaluation.stein import (
     stein_kernel,
     stein_test,
 )
+from understudy.evaluation.trust import Finding, Trust, calibration, check, default_teacher
 
 __all__ = [
+    "Finding",
     "ModeReport",
     "SteinTest",
+    "Trust",
+    "calibration",
+    "check",
     "classifier_two_sample",
+    "default_teacher",
     "energy_distance",
     "energy_permutation_test",
     "kernel_stein_discrepancy",

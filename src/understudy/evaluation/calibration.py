@@ -41,7 +41,7 @@ def calibration(
         level: of the test, corrected for the number of coordinates.
         names: of the coordinates.
     """
-    ranks = np.asarray(_ranks(jax.random.split(key, simulations), simulate, student, draws))
+    ranks = np.asarray(_ranks(key, simulate, student, simulations, draws))
     jittered = (ranks + np.random.default_rng(0).uniform(size=ranks.shape)) / (draws + 1)
     parts = legendre(jittered)
     size = parts.mean(1).ravel()
@@ -71,10 +71,12 @@ _SAID = (
 
 
 @eqx.filter_jit
-def _ranks(keys: PRNGKeyArray, simulate: Simulate, student: Student, draws: int) -> Int[Array, "m d"]:
+def _ranks(
+    key: PRNGKeyArray, simulate: Simulate, student: Student, simulations: int, draws: int
+) -> Int[Array, "m d"]:
     def one(key):
         world, own = jax.random.split(key)
         z, x = simulate(world)
         return (student.sample(own, x, draws) < z).sum(0)
 
-    return jax.lax.map(one, keys, batch_size=64)
+    return jax.lax.map(one, jax.random.split(key, simulations), batch_size=64)

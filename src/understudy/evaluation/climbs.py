@@ -1,6 +1,6 @@
 """Climbs from dispersed starts to the peaks of a target, in coordinates where the student is white."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from understudy.core import Condition, Target
 from understudy.evaluation.moves import BLOCK, Moved
 
-OWN, SCALED = 64, 112
+OWN, BLOWN, ROUND = 48, 64, 72
 STEPS = 300
 _RATE = 0.3
 _NUDGE = 0.03
@@ -68,7 +68,7 @@ def _climb(
         value, gradient = evaluate(u)
         usable = jnp.isfinite(gradient).all(-1, keepdims=True)
         updates, memory = optimiser.update(jnp.where(usable, gradient, 0.0), memory)
-        moved = optax.apply_updates(u, updates)
+        moved: Any = optax.apply_updates(u, updates)
         return jnp.where(steps > 0, moved, u), memory, value, gradient
 
     start = (u, optimiser.init(u), jnp.zeros(u.shape[0]), u)
@@ -98,12 +98,13 @@ class Peak(NamedTuple):
 
 
 def starts(generator: np.random.Generator, moved: Moved) -> Float[np.ndarray, "m d"]:
-    """Whitened starts: the student's own draws, draws blown up 3 to 10 times, a box around zero."""
+    """Whitened starts: the student's draws, the same blown up, a wide Gaussian, a box around zero."""
     n, d = moved.before.shape
-    own = moved.scale.whiten(moved.before[generator.integers(0, n, OWN + SCALED)])
-    own[OWN:] *= generator.uniform(3, 10, (SCALED, 1))
-    box = generator.uniform(-2, 2, (BLOCK - OWN - SCALED, d))
-    return np.concatenate([own, moved.scale.whiten(box)])
+    draws = moved.scale.whiten(moved.before[generator.integers(0, n, OWN + BLOWN)])
+    draws[OWN:] *= generator.uniform(3, 10, (BLOWN, 1))
+    wide = generator.uniform(2, 8, (ROUND, 1)) * generator.normal(size=(ROUND, d))
+    box = generator.uniform(-2, 2, (BLOCK - OWN - BLOWN - ROUND, d))
+    return np.concatenate([draws, wide, moved.scale.whiten(box)])
 
 
 def peaks_at(
@@ -128,7 +129,7 @@ def peaks_at(
 
 
 def _newton(curvature: Float[np.ndarray, "m d d"], gradient: np.ndarray) -> np.ndarray:
-    usable = np.isfinite(curvature).all((1, 2)) & np.isfinite(gradient).all(1)
+    usable = np.asarray(np.isfinite(curvature).all((1, 2)) & np.isfinite(gradient).all(1))
     safe = np.where(usable[:, None, None], curvature, np.eye(gradient.shape[1]))
     values, vectors = np.linalg.eigh(safe)
     along = np.einsum("mji,mj->mi", vectors, np.where(usable[:, None], gradient, 0))

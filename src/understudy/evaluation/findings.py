@@ -1,6 +1,7 @@
 """What a check found: a verdict, a figure and a sentence for every test."""
 
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ class Trust:
     Attributes:
         findings: one for each test that could be made.
         seconds: how long the tests took, compilation included.
-        gradients: gradient evaluations of the target's log density, about.
+        gradients: gradient evaluations by the climbs and, unless a teacher was given, by the moves.
     """
 
     findings: tuple[Finding, ...]
@@ -64,6 +65,12 @@ class Trust:
         ]
         end = "trusted" if self.trusted else "not trusted"
         return "\n".join([*lines, end])
+
+    def _repr_html_(self) -> str:
+        cells = [(f.name, f"{f.figure:.3f}", f.verdict, f.words) for f in self.findings]
+        lines = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells]
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return f"<table>{body}</table><p>{'trusted' if self.trusted else 'not trusted'}</p>"
 
 
 class Effects(NamedTuple):

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from understudy.evaluation.findings import Effects, Finding, joined
-from understudy.evaluation.moves import Moved
+from understudy.evaluation.moves import Moved, Scale, scale_of
 
 TOLERANCE = 0.06
 LOOSE = 0.15
@@ -38,13 +38,9 @@ def legendre(u: Float[np.ndarray, "..."]) -> Float[np.ndarray, "4 ..."]:
     )
 
 
-def columns_of(moved: Moved) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "n c"]]:
-    """Coordinates and whitened coordinates, before and after."""
-    pairs = (moved.before, moved.after)
-    if moved.before.shape[1] == 1:
-        return pairs
-    before, after = (np.concatenate([z, moved.scale.whiten(z)], 1) for z in pairs)
-    return before, after
+def columns_of(z: Float[np.ndarray, "n d"], scale: Scale) -> Float[np.ndarray, "n c"]:
+    """Coordinates and whitened coordinates."""
+    return z if z.shape[1] == 1 else np.concatenate([z, scale.whiten(z)], 1)
 
 
 def uniform_ranks(z: Float[np.ndarray, "n c"]) -> Float[np.ndarray, "n c"]:
@@ -54,10 +50,11 @@ def uniform_ranks(z: Float[np.ndarray, "n c"]) -> Float[np.ndarray, "n c"]:
 
 def gap_effects(moved: Moved) -> Effects:
     """Shapes of every column, of the log density, and products of whitened coordinates."""
-    before, after = columns_of(moved)
     n, d = moved.before.shape
-    both = np.concatenate([np.c_[before, moved.log_p[0]], np.c_[after, moved.log_p[1]]])
-    u = uniform_ranks(both)
+    both = np.concatenate([moved.before, moved.after])
+    # Whitened by all draws: coordinates fitted to one half would tell it from the other.
+    columns = columns_of(both, scale_of(both))
+    u = uniform_ranks(np.c_[columns, moved.log_p.ravel()])
     shapes = legendre(u)
     difference = shapes[:, n:] - shapes[:, :n]
     size, error = difference.mean(1), difference.std(1) / np.sqrt(n)
@@ -125,7 +122,8 @@ def drift(moved: Moved, names: Sequence[str], level: float, tolerance: float = 0
         else f"the sd of {names[column]} is multiplied by {ratio[column]:.3f}"
     )
     words = {
-        "ok": f"means move by {far:.3f} sd at most, sds by a factor of {ratio.min():.2f} to {ratio.max():.2f}",
+        "ok": f"means move by {far:.3f} sd at most, sds are multiplied by {ratio.min():.2f} to "
+        f"{ratio.max():.2f}",
         "warn": f"{said}, small but not chance",
         "fail": f"{said}; use refine() or train longer",
     }[verdict]

@@ -2,8 +2,8 @@
 
 Climbs start at draws of the student, at draws blown up around their centre, and in a box around zero.
 Where one ends at a peak that no climb from the student's own draws reaches, or where the student has
-several peaks, every peak gets a Gaussian by its curvature. The Gaussians divide space into cells, and the
-target's mass in each cell, by importance sampling at its peak, is compared with the share of the
+several peaks, every peak gets a Gaussian by its curvature. The Gaussians divide space into cells, and
+the target's mass in each cell, by importance sampling at its peak, is compared with the share of the
 student's draws there.
 """
 

@@ -6,14 +6,23 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from understudy.core import Condition, ExplicitStudent, IngredientError, Student, Target, Teacher, bind
+from understudy.core import (
+    Condition,
+    ExplicitStudent,
+    IngredientError,
+    Student,
+    Target,
+    Teacher,
+    bind,
+    numbered,
+)
 from understudy.teachers import Rescaled, hmc
 
 BLOCK = 256
 LEAPFROGS = 4
-_PILOTS = 12
+PILOTS = 12
 
 
 class Scale(NamedTuple):
@@ -77,6 +86,7 @@ def densities(
 @eqx.filter_jit
 def improve(
     key: PRNGKeyArray,
+    turn: Int[Array | np.ndarray, ""],
     target: Target,
     student: Student,
     teacher: Teacher,
@@ -84,6 +94,7 @@ def improve(
     z: Float[Array, "n d"],
 ) -> tuple[Float[Array, "n d"], Bool[Array, " n"], Float[Array, ""], Teacher]:
     """One turn of the teacher: draws, which of them are finite, acceptance, the teacher adapted."""
+    key = numbered(key, turn)
     out = teacher.improve(key, lambda z: target.log_density(z, x), z, bind(student, x))
     if out.log_weights is not None:
         raise IngredientError(
@@ -148,8 +159,8 @@ def adapted(
 ) -> Teacher:
     """The teacher after pilot moves of one block of draws."""
     block = jnp.asarray(z[:BLOCK], jnp.result_type(float))
-    for i in range(_PILOTS):
-        *_, teacher = improve(jax.random.fold_in(key, i), target, student, teacher, x, block)
+    for i in range(PILOTS):
+        *_, teacher = improve(key, np.array(i), target, student, teacher, x, block)
     return teacher
 
 
@@ -167,8 +178,8 @@ def move(
     for i, block in enumerate(_blocks(z)):
         fine = jnp.ones(BLOCK, bool)
         for turn in range(turns):
-            turn_key = jax.random.fold_in(jax.random.fold_in(key, i), turn)
-            block, finite, rate, _ = improve(turn_key, target, student, teacher, x, block)
+            number = np.array(i * turns + turn)
+            block, finite, rate, _ = improve(key, number, target, student, teacher, x, block)
             fine, rates = fine & finite, [*rates, rate]
         ends, kept = [*ends, block], [*kept, fine]
     after, fine = np.concatenate(ends)[: len(z)], np.concatenate(kept)[: len(z)]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -12,10 +13,11 @@ from understudy.checks import fraction, instance, random_key, whole
 from understudy.core import Condition, Student, Target, Teacher
 from understudy.evaluation.calibration import Simulate, calibration
 from understudy.evaluation.classifier import classifier
+from understudy.evaluation.climbs import STEPS
 from understudy.evaluation.findings import Finding, Trust
 from understudy.evaluation.gap import drift, teacher_gap
 from understudy.evaluation.modes import mode_check
-from understudy.evaluation.moves import BLOCK, LEAPFROGS, Moved, default_teacher, moved, propose
+from understudy.evaluation.moves import BLOCK, LEAPFROGS, PILOTS, Moved, default_teacher, moved, propose
 from understudy.evaluation.seeds import disagreement
 from understudy.evaluation.weights import importance
 
@@ -62,9 +64,7 @@ def check(
     instance("student", Student, "FullGaussian(dim)", student)
     n = -(-whole("draws", draws, least=BLOCK) // BLOCK) * BLOCK
     level = float(fraction("level", level))
-    # Cheaper to compile than the default generator; the words say nothing that depends on it.
-    seeds = np.asarray(jax.random.bits(random_key(key), (5, 4)))
-    keys = [jax.random.wrap_key_data(row, impl="unsafe_rbg") for row in seeds]
+    keys = _five_keys(random_key(key))
     names = names_of(target)
     found = _tests(keys, target, student, teacher, x, n, whole("turns", turns), level, names)
     if repeats:
@@ -72,8 +72,8 @@ def check(
         found.append(disagreement(sets, names, level))
     if simulate is not None:
         found.append(calibration(keys[4], simulate, student, level=level, names=names))
-    gradients = 2 * LEAPFROGS * n * turns if teacher is None else n * turns
-    return Trust(tuple(found), time.perf_counter() - started, gradients)
+    spent = BLOCK * STEPS + (2 * LEAPFROGS * (n * turns + PILOTS * BLOCK) if teacher is None else 0)
+    return Trust(tuple(found), time.perf_counter() - started, spent)
 
 
 def _tests(
@@ -122,6 +122,14 @@ def names_of(target: Target) -> list[str]:
         indices = list(np.ndindex(*site.shape))
         names += [f"{site.name}{list(i)}" if i else site.name for i in indices]
     return names if len(names) == target.dim else [f"z[{i}]" for i in range(target.dim)]
+
+
+def _five_keys(key: PRNGKeyArray) -> list[PRNGKeyArray]:
+    """Keys of a generator that compiles faster, unless the key's own is not the default one."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and "rbg" in str(jax.random.key_impl(key)):
+        return list(jax.random.split(key, 5))
+    words = np.asarray(jax.random.bits(key, (5, 4)))
+    return [jax.random.wrap_key_data(row, impl="unsafe_rbg") for row in words]
 
 
 def _numbered(key: PRNGKeyArray, students: Sequence[Student]) -> list[tuple[PRNGKeyArray, Student]]:

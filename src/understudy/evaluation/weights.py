@@ -1,4 +1,4 @@
-"""Importance weights of an explicit student: tails, effective draws, and what reweighting would change."""
+"""Importance weights of an explicit student: their tail, and what reweighting would change."""
 
 import numpy as np
 from jaxtyping import Float
@@ -25,11 +25,14 @@ def pareto_smoothed(log_weights: Float[np.ndarray, " n"]) -> tuple[Float[np.ndar
     filled = np.where(usable, log_weights, floor)
     if np.ptp(filled) < 1e-3:
         return np.full(len(filled), -np.log(len(filled))), 0.0
-    with np.errstate(all="ignore"):
-        smooth, k = array_stats.psislw(filled)
+    try:
+        with np.errstate(all="ignore"):
+            smooth, k = array_stats.psislw(-filled)  # it takes minus the log weights, as for loo
+    except ValueError:
+        smooth, k = filled, np.nan
     if np.isfinite(k) and np.isfinite(smooth).all():
         return np.asarray(smooth, float), float(k)
-    # Equal weights in the tail, to rounding: there is no tail to fit.
+    # Weights that are equal in the tail, to rounding, have no tail to fit.
     return filled - logsumexp(filled), 0.0
 
 
@@ -48,8 +51,7 @@ def effective_share(log_weights: Float[np.ndarray, " n"]) -> float:
 
 def reweighting_effects(moved: Moved, weights: Float[np.ndarray, " n"]) -> Effects:
     """How weights of mean one change the features of the student's draws."""
-    before, _ = columns_of(moved)
-    u = uniform_ranks(before)
+    u = uniform_ranks(columns_of(moved.before, moved.scale))
     excess = (weights - 1)[:, None]
     n, d = moved.before.shape
     parts = excess * legendre(u)
@@ -65,7 +67,7 @@ def reweighting_effects(moved: Moved, weights: Float[np.ndarray, " n"]) -> Effec
 
 
 def importance(moved: Moved, level: float) -> Finding:
-    """Pareto k, effective draws and independence acceptance, and whether reweighting changes the draws."""
+    """Pareto k, effective draws, independence acceptance, and whether reweighting changes the draws."""
     assert moved.log_q is not None
     log_weights = moved.log_p[0] - moved.log_q
     log_weights = np.where(np.isfinite(log_weights), log_weights, -np.inf)
@@ -85,8 +87,8 @@ def importance(moved: Moved, level: float) -> Finding:
         verdict, rest = "fail", "; the student misses tails of the target: train longer or use refine()"
     elif k >= TAIL_OK:
         verdict, rest = "warn", "; heavy weights: the draws may be right, reweighting them is not safe"
-    elif effects.significant(level).any():
-        verdict, rest = "warn", f"; weights change the draws by {change:.3f} sd, which is little"
+    elif effects._replace(tolerance=effects.tolerance / 3).material(level).any():
+        verdict, rest = "warn", f"; weights change the draws by {change:.3f} sd, a little"
     else:
         verdict, rest = "ok", ""
     ordered = np.sort(log_weights)[::-1]

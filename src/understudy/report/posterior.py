@@ -221,6 +221,9 @@ def _modes(axes: Axes, pictures: Draws) -> str:
     second = ends[:, 1] if ends.shape[1] > 1 else pictures["values"]
     axes.scatter(ends[own, 0], second[own], s=14, color=STUDENT, label="from the student's draws")
     axes.scatter(ends[~own, 0], second[~own], s=6, color=EXACT, label="from elsewhere")
+    for low, high, set_limits in ((*axes.get_xlim(), axes.set_xlim), (*axes.get_ylim(), axes.set_ylim)):
+        # Climbs to one peak end within rounding of each other, which is nothing to look at.
+        set_limits(low - 0.05 * (1 + abs(low)), high + 0.05 * (1 + abs(high)))
     axes.legend(frameon=False)
     return "Where climbs end, in the first two coordinates (in one dimension: and log density)."
 

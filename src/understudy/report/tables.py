@@ -85,6 +85,34 @@ def figures_table(results: Path) -> str:
     return table(("figure", "made by"), lines)
 
 
+def trust_table(results: Path) -> str:
+    """How often the check of trust fails planted faults and right students."""
+    header = ("target", "student", "planted", "not trusted", "warned only", "tests that fail")
+    rows = [row for row in store.read_rows(results / "trust.jsonl") if row["kind"] == "power"]
+    return table(header, [_trust_line(row) for row in rows])
+
+
+def _trust_line(row: Row) -> tuple[str, ...]:
+    fails = {name: counts.get("fail", 0) for name, counts in row["tests"].items()}
+    seen = ", ".join(f"{name} {fail}" for name, fail in fails.items() if fail)
+    flagged = f"{row['flagged']} of {row['seeds']}"
+    return (row["target"], row["student"], row["fault"], flagged, str(row["warned"]), seen)
+
+
+def trust_summary(results: Path) -> str:
+    """The figures of the check of trust over all targets."""
+    (row,) = (r for r in store.read_rows(results / "trust.jsonl") if r["kind"] == "summary")
+    lines = [
+        ("planted faults flagged", f"{100 * row['planted_flagged']:.1f} %"),
+        ("least flagged of any fault", f"{100 * row['least_flagged']:.0f} %"),
+        ("right and almost right students flagged", f"{100 * row['right_flagged']:.1f} %"),
+        ("right students warned of", f"{100 * row['right_warned']:.1f} %"),
+        ("a check, compiled", f"{row['seconds_a_check']:.2f} s"),
+        ("the first check of a target, with compilation", f"{row['seconds_first_check']:.1f} s"),
+    ]
+    return table(("figure", "measured"), lines)
+
+
 def _what(row: Row) -> str:
     return (
         f"{row['name']} ({row['student']}, {row['feedback']}): both modes in {row['both_modes']} of "
@@ -98,6 +126,8 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "toys": toys_table,
     "ising": ising_table,
     "figures": figures_table,
+    "trust": trust_table,
+    "trust_summary": trust_summary,
 }
 
 

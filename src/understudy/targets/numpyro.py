@@ -100,7 +100,12 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> NumPyroTarget:
         sites = _inspect(model, data, rest)
     dim = sum(math.prod(site.shape) for site in sites)
     target = NumPyroTarget(data=data, model=model, rest=rest, sites=sites, dim=dim)
-    _check_start(target)
+    try:
+        _check_start(target)
+    except IngredientError:
+        raise
+    except Exception as error:
+        raise _cannot_run(model, error) from error
     return target
 
 
@@ -164,17 +169,21 @@ def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
     except (IngredientError, jax.errors.JAXTypeError, jax.errors.JAXIndexError):
         raise
     except Exception as error:
-        raise IngredientError(
-            f"The model {_name(model)} cannot be run with these arguments "
-            f"({type(error).__name__}: {str(error).strip().splitlines()[0]}); "
-            "call it as from_numpyro(model, *args, **kwargs) with the data it expects."
-        ) from error
+        raise _cannot_run(model, error) from error
     if not sites:
         raise IngredientError(
             f"The model {_name(model)} has no latent variable to draw; give it a numpyro.sample without "
             "obs=, and pass data as arguments."
         )
     return tuple(sites)
+
+
+def _cannot_run(model: Callable, error: Exception) -> IngredientError:
+    first = (str(error).strip().splitlines() or [""])[0]
+    return IngredientError(
+        f"The model {_name(model)} cannot be run with these arguments ({type(error).__name__}: "
+        f"{first}); call it as from_numpyro(model, *args, **kwargs) with the data it expects."
+    )
 
 
 def _start_value(site: dict[str, Any]) -> Any:
