@@ -55,8 +55,8 @@ def experiment(monkeypatch, tmp_path):
 
 
 BAD = [
-    ("repeat", ["'repeat' is not a command", "demo, reproduce, report", "did you mean re"]),
-    ("zzz", ["'zzz' is not a command", "demo, reproduce, report"]),
+    ("repeat", ["'repeat' is not a command", "demo, reproduce, bench, report", "did you mean re"]),
+    ("zzz", ["'zzz' is not a command", "demo, reproduce, bench, report"]),
     ("--versoin", ["'--versoin' is not an option", "did you mean --version?"]),
     ("reproduce mixtur", ["'mixtur' is not an experiment", "mixture, toys", "did you mean mixture?"]),
     ("reproduce --seed 1 mixture", ["Name the experiment first"]),

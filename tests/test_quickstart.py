@@ -54,7 +54,6 @@ def test_every_block_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_a_fit_without_settings_is_right(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(understudy, "fit", fit_auto, raising=False)
     names: dict = {}
     exec(compile(BLOCKS[0], "quickstart", "exec"), names)
     assert names["draws"]["tau"].mean() == pytest.approx(3.6, abs=0.25)

@@ -25,6 +25,7 @@ EXPERIMENTS = {
     "mixture": "understudy.experiments.mixture",
     "toys": "understudy.experiments.toys",
 }
+BENCHMARKS = {"posteriors": "understudy.experiments.bench_posteriors"}
 
 _EXAMPLES = """\
 examples:
@@ -65,18 +66,27 @@ def demo(words: Sequence[str]) -> None:
 
 def reproduce(words: Sequence[str]) -> None:
     """Run an experiment of the paper again."""
-    parser = Parser("understudy reproduce", summary(reproduce), _experiments_help())
+    _named("reproduce", summary(reproduce), "experiment", EXPERIMENTS, words)
+
+
+def bench(words: Sequence[str]) -> None:
+    """Measure understudy beside its rivals."""
+    _named("bench", summary(bench), "benchmark", BENCHMARKS, words)
+
+
+def _named(command: str, what: str, kind: str, known: dict[str, str], words: Sequence[str]) -> None:
+    first = next(iter(known))
+    parser = Parser(f"understudy {command}", what, _names_help(command, kind, known))
     if not words or words[0] in ("-h", "--help"):
-        parser.usage = "understudy reproduce EXPERIMENT [options]"
+        parser.usage = f"understudy {command} {kind.upper()} [options]"
         parser.print_help()
         return
     name = words[0]
     if name.startswith("-"):
-        first = next(iter(EXPERIMENTS))
-        raise UsageError(f"Name the experiment first: understudy reproduce {first} {name}.")
-    if name not in EXPERIMENTS:
-        raise unknown_word(name, "an experiment", EXPERIMENTS)
-    _experiment(f"understudy reproduce {name}", EXPERIMENTS[name], name, words[1:])
+        raise UsageError(f"Name the {kind} first: understudy {command} {first} {name}.")
+    if name not in known:
+        raise unknown_word(name, f"{'an' if kind[0] in 'aeio' else 'a'} {kind}", known)
+    _experiment(f"understudy {command} {name}", known[name], name, words[1:])
 
 
 def report(words: Sequence[str]) -> None:
@@ -96,6 +106,7 @@ def report(words: Sequence[str]) -> None:
 COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "demo": demo,
     "reproduce": reproduce,
+    "bench": bench,
     "report": report,
     "fit": commands.fit,
     "sample": commands.sample,
@@ -240,9 +251,10 @@ def _commands_help() -> str:
     return f"{commands}\n\n{_EXAMPLES}"
 
 
-def _experiments_help() -> str:
-    rows = {name: f"options: understudy reproduce {name} --help" for name in EXPERIMENTS}
-    return _table("experiments", rows) + "\n\nexample:\n  understudy reproduce mixture --preset quick"
+def _names_help(command: str, kind: str, known: dict[str, str]) -> str:
+    rows = {name: f"options: understudy {command} {name} --help" for name in known}
+    first = next(iter(known))
+    return _table(f"{kind}s", rows) + f"\n\nexample:\n  understudy {command} {first} --preset quick"
 
 
 if __name__ == "__main__":

@@ -38,11 +38,16 @@ def fit(words: Sequence[str]) -> None:
     place = {"default": Path("runs", "posterior"), "help": "where to write (default: %(default)s)"}
     parser.add_argument("--out", type=Path, metavar="FOLDER", **place)
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="of everything random")
-    parser.add_argument("--budget", type=number, metavar="S", help="seconds after which no stage begins")
+    budget = "seconds (120), or gradient evaluations (500000g), after which no work is begun"
+    parser.add_argument("--budget", type=_budget, metavar="S", help=budget)
+    parser.add_argument(
+        "--seeds", type=whole_number, default=1, metavar="N", help="students fitted side by side"
+    )
     parser.add_argument("--resume", action="store_true", help="keep a fit that is finished already")
     parser.add_argument("--quiet", action="store_true", help="print the last line of figures alone")
     given = parser.read(words)
-    note = {"model": _absolute(given.model), "seed": given.seed, "budget": given.budget}
+    note = {"model": _absolute(given.model), "seed": given.seed, "seeds": given.seeds}
+    note["budget"] = given.budget
     note["data"] = _digest(given.data)
     if is_posterior(given.out):
         _finished(given.out, note, given.resume)
@@ -165,16 +170,26 @@ def check_arguments(model: Callable, data: Mapping[str, Any]) -> None:
 
 def _fit(given: Any, note: dict[str, Any]) -> None:
     from understudy import store
-    from understudy.auto import fit_auto
+    from understudy.auto import Gradients, fit
     from understudy.targets.numpyro import from_numpyro
 
     model, data = load_model(given.model), load_data(given.data)
     check_arguments(model, data)
     target = from_numpyro(model, **data)
-    result = fit_auto(target, given.budget, given.seed, verbose=not given.quiet)
+    budget = given.budget
+    if isinstance(budget, str):
+        budget = Gradients(whole_number(budget.removesuffix("g")))
+    result = fit(target, budget=budget, seed=given.seed, seeds=given.seeds, verbose=not given.quiet)
     given.out.mkdir(parents=True, exist_ok=True)
     store.replace_file(given.out / _NOTE, [json.dumps(note, indent=1).encode()])
     result.save(given.out / _FILE)
+
+
+def _budget(text: str) -> float | str:
+    if text.endswith("g"):
+        whole_number(text.removesuffix("g"))
+        return text
+    return number(text)
 
 
 def _finished(out: Path, note: dict[str, Any], resume: bool) -> None:

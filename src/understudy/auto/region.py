@@ -144,10 +144,29 @@ def _laplace(objective: Callable, z: Vector, polish: int = 3) -> Region:
             break
         z, value, gradient = z - step, new_value, new_gradient
     values, vectors = _curvature(objective, z)
+    values = _by_fall(objective, z, value, values, vectors)
     upper = np.linalg.qr((vectors / np.sqrt(values)).T, mode="r")
     factor = upper.T * np.where(np.diag(upper) < 0, -1, 1)
     evidence = -value + 0.5 * (z.size * np.log(2 * np.pi) - np.log(values).sum())
     return Region(z, factor, float(evidence))
+
+
+def _by_fall(objective: Callable, z: Vector, value: float, values: Vector, vectors: Matrix) -> Vector:
+    """Curvatures corrected where the log density does not fall by about a half at one deviation."""
+    scales = 1 / np.sqrt(values)
+    for i, vector in enumerate(vectors.T):
+        for _ in range(60):
+            step = scales[i] * vector
+            fall = 0.5 * (objective(z + step)[0] + objective(z - step)[0]) - value
+            if 0.05 <= fall <= 2:
+                break
+            scales[i] *= 2.0 if fall < 0.05 else 0.5
+        else:
+            raise IngredientError(
+                "The log density does not fall away from its highest point in some direction, so it has "
+                "no finite mass there (an improper posterior); give every parameter a proper prior."
+            )
+    return 1 / scales**2
 
 
 def _curvature(objective: Callable, z: Vector) -> tuple[Vector, Matrix]:

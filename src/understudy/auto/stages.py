@@ -37,7 +37,7 @@ class Budget:
         gradients: evaluations of the log density's gradient.
     """
 
-    def __init__(self, seconds: float = math.inf, gradients: float = math.inf):
+    def __init__(self, seconds: float = math.inf, gradients: float | int = math.inf):
         self.deadline = time.perf_counter() + seconds
         self.gradients = gradients
         self.spent = 0

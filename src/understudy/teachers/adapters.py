@@ -46,8 +46,8 @@ def mclmc(log_density: LogDensity, **settings: Any) -> Algorithm:
     def init(z, key):
         if z.size < 2:
             raise IngredientError(
-                "mclmc turns its direction of motion and so needs draws of size 2 or more; draws of size "
-                "1 came. Choose hmc() or mala() here."
+                "mclmc turns its direction of motion and so needs draws of size 2 or more; size "
+                "1 came; choose hmc() or mala() here."
             )
         return algorithm.init(z, key)
 
