@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from understudy.store import StoreError, load, save
     from understudy.targets import LogDensity
     from understudy.targets.numpyro import from_numpyro
+    from understudy.targets.pymc import from_pymc
     from understudy.training import Fit, Interrupted
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ _HOMES = {
     "StoreError": "store",
     "fit": "auto",
     "from_numpyro": "targets.numpyro",
+    "from_pymc": "targets.pymc",
     "load": "store",
     "save": "store",
 }
@@ -50,6 +52,7 @@ __all__ = [
     "feedbacks",
     "fit",
     "from_numpyro",
+    "from_pymc",
     "load",
     "methods",
     "save",

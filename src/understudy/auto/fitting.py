@@ -36,6 +36,8 @@ from understudy.training import train
 
 # Cheaper to compile than the default generator, and nothing here is split across machines.
 _KEYS = "unsafe_rbg"
+# Past this acceptance another round of a flow changes less than its draws can show.
+_FINE = 0.95
 
 
 class Gradients(int):
@@ -193,7 +195,7 @@ class _Fitting:
                                 self.budget.spent - before, say=False)  # fmt: skip
             gain = found.stage.acceptance - (best.stage.acceptance if best else 0.0)
             best = found if best is None or gain > 0 else best
-            if gain < 0.01 or self.done([found]):
+            if gain < 0.01 or found.stage.acceptance > _FINE or not self.budget.left:
                 break
         assert best is not None
         return self.say(best)
