@@ -45,5 +45,5 @@ def test_discrete_and_empty_models_get_a_sentence(pymc):
 
 
 def test_something_else_gets_a_sentence():
-    with pytest.raises(IngredientError, match="PyMC|pymc"):
+    with pytest.raises(IngredientError, match=r"PyMC|pymc"):
         from_pymc(3)

@@ -78,6 +78,6 @@ def _check_variables(model: Any) -> None:
     discrete = [v.name for v in model.discrete_value_vars]
     if discrete:
         raise IngredientError(
-            f"Variable {discrete[0]!r} is discrete; sum it out with pymc_extras.marginalize, or write the log "
-            "density yourself and choose a discrete student such as Autoregressive."
+            f"Variable {discrete[0]!r} is discrete; sum it out (pymc_extras.marginalize), or write the "
+            "log density yourself and choose a discrete student such as Autoregressive."
         )
