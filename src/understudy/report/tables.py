@@ -101,16 +101,24 @@ def _trust_line(row: Row) -> tuple[str, ...]:
 
 def trust_summary(results: Path) -> str:
     """The figures of the check of trust over all targets."""
-    (row,) = (r for r in store.read_rows(results / "trust.jsonl") if r["kind"] == "summary")
+    rows = store.read_rows(results / "trust.jsonl")
+    (row,) = (r for r in rows if r["kind"] == "summary")
+    right, almost = ([r for r in rows if r.get("fault") == f] for f in ("right", "almost right"))
     lines = [
         ("planted faults flagged", f"{100 * row['planted_flagged']:.1f} %"),
         ("least flagged of any fault", f"{100 * row['least_flagged']:.0f} %"),
-        ("right and almost right students flagged", f"{100 * row['right_flagged']:.1f} %"),
-        ("right students warned of", f"{100 * row['right_warned']:.1f} %"),
+        ("right students flagged; warned of", _shares(right)),
+        ("almost right students flagged; warned of", _shares(almost)),
         ("a check, compiled", f"{row['seconds_a_check']:.2f} s"),
         ("the first check of a target, with compilation", f"{row['seconds_first_check']:.1f} s"),
     ]
     return table(("figure", "measured"), lines)
+
+
+def _shares(rows: Sequence[Row]) -> str:
+    seeds = sum(row["seeds"] for row in rows)
+    parts = [sum(row[name] for row in rows) for name in ("flagged", "warned")]
+    return "; ".join(f"{part} of {seeds}" for part in parts)
 
 
 def _what(row: Row) -> str:
