@@ -76,7 +76,7 @@ def fit_auto(
     rounds: int = 3,
     layers: int = 4,
     width: int = 32,
-    rate: float = 3e-3,
+    rate: float = 6e-3,
     enough: float = 0.985,
     verbose: bool | None = None,
     cache: bool = True,
