@@ -81,7 +81,7 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
     return summary(store.read_rows(rows))
 
 
-def compare(posterior: Posterior, draws: np.ndarray) -> dict[str, float]:
+def compare(posterior: Posterior, draws: np.ndarray) -> dict[str, Any]:
     """How far draws are from the reference, in its standard deviations."""
     reference, draws = posterior.reference, np.asarray(draws, float)
     usable = np.isfinite(draws).all(1)
@@ -101,6 +101,7 @@ def compare(posterior: Posterior, draws: np.ndarray) -> dict[str, float]:
         "worst_correlation_error": float(np.nan_to_num(apart, nan=1.0).max()),
         "c2st": _told_apart(draws, reference),
         "not_finite": int((~usable).sum()),
+        "mean_errors": ((draws.mean(0) - reference.mean(0)) / sd).tolist(),
     }
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy import store
+from understudy.report import posteriors
 
 Row = Mapping[str, Any]
 
@@ -136,6 +137,10 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "figures": figures_table,
     "trust": trust_table,
     "trust_summary": trust_summary,
+    "posteriors": lambda results: table(posteriors.ACCURACY, posteriors.accuracy(results)),
+    "posteriors_ours": lambda results: table(posteriors.OURS, posteriors.ours(results)),
+    "posteriors_costs": lambda results: table(posteriors.COSTS, posteriors.costs(results)),
+    "posteriors_goals": lambda results: table(("figure", "measured"), posteriors.goals(results)),
 }
 
 
