@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from understudy import evaluation, feedbacks, methods, students, targets, teachers
+    from understudy import data, evaluation, feedbacks, methods, students, targets, teachers
     from understudy.auto import fit_auto
     from understudy.core import CannotMoveError, Indexed, IngredientError
     from understudy.store import StoreError, load, save
@@ -42,6 +42,7 @@ __all__ = [
     "LogDensity",
     "Minibatches",
     "StoreError",
+    "data",
     "evaluation",
     "feedbacks",
     "fit",
