@@ -130,7 +130,7 @@ def load(name: str) -> Table:
         raise IngredientError(f"A data set is one of {', '.join(NAMES)}; {shown(name)} came.")
     known = _SETS[name]
     if known.download is None:
-        raw = resources.files(__package__).joinpath("tables", f"{name}.csv").read_bytes()
+        raw = resources.files("understudy.data").joinpath("tables", f"{name}.csv").read_bytes()
     else:
         raw = files.obtain(f"uci/{name}.csv", known.download, known.address, digest, known.sha256)
     table = _parsed(name, raw)
