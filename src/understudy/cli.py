@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 EXPERIMENTS = {
+    "bnn": "understudy.experiments.bnn",
     "mixture": "understudy.experiments.mixture",
     "toys": "understudy.experiments.toys",
 }

@@ -138,11 +138,14 @@ def test_data_never_learn():
     assert jax.tree.leaves(partition(BayesianNetwork(X, Y))[0]) == []
 
 
-def test_starts_are_scaled_by_layer():
-    target = BayesianNetwork(np.ones((2, 100)), np.array([0, 1]), (50,))
+def test_starts_have_units_of_variance_one():
+    features = 3 * np.random.default_rng(0).normal(size=(40, 100))
+    target = BayesianNetwork(features, np.arange(40) % 2, (50,))
     z = target.start(KEY, 20)
-    assert abs(float(z[:, :5000].std()) - 0.1) < 0.005
+    units = features @ np.asarray(z[:, :5000]).reshape(20, 100, 50)
+    assert abs(units.std() - 1) < 0.05
     assert float(jnp.abs(z[:, 5000:5050]).max()) == 0
+    assert abs(float(z[:, 5050:5100].std()) * 50**0.5 - 1) < 0.1
 
 
 def test_it_fits_through_the_front_door():

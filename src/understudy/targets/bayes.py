@@ -124,11 +124,16 @@ class BayesianNetwork(Target):
         return norm.logpdf(labels, outputs[:, 0], paramax.unwrap(self.noise))
 
     def start(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
-        """Weights to start from: N(0, 1 / inputs) in every layer, no biases, prior's width at most."""
-        scales = [jnp.full(i * o, 1 / i**0.5) for i, o in self.shapes]
+        """Weights to start from: units of variance one in every layer, no biases, within the prior."""
+        one = paramax.unwrap(self)
+        squares = [jnp.mean(jnp.sum(one.features**2, 1)), *self.widths[1:-1]]
+        scales = [
+            jnp.full(i * o, 1 / jnp.sqrt(jnp.maximum(square, 1e-12)))
+            for (i, o), square in zip(self.shapes, squares, strict=True)
+        ]
         offs = [jnp.zeros(o) for _, o in self.shapes]
         scale = jnp.concatenate([part for pair in zip(scales, offs, strict=True) for part in pair])
-        scale = jnp.minimum(scale, paramax.unwrap(self.prior_scale))
+        scale = jnp.minimum(scale, one.prior_scale)
         return scale * jax.random.normal(key, (n, self.dim))
 
     def minibatches(self, size: int) -> "RandomRows":
