@@ -143,6 +143,34 @@ def _of_set(rows: Sequence[Row], dataset: str) -> dict[str, Any]:
     return found
 
 
+def goal_line(rows: Sequence[Row], dataset: str) -> list[str]:
+    """One set: the paper's figure, energy matching's, the best amortised one's, ours less others'."""
+    got = {method: values(rows, dataset, method, "test_ll") for method in METHODS}
+    ours, amortised = got[OURS], [got[m].mean() for m in AMORTISED if len(got[m])]
+    matching = [got[m].mean() for m in AMORTISED[:2] if len(got[m])]
+    times = [values(rows, dataset, m, "train_seconds") for m in (OURS, "MALA-100")]
+    hats = [row["rhat_median"] for row in rows if row["dataset"] == dataset and row["method"] == "HMC"]
+    paper = PAPER.get(dataset)
+    return [
+        dataset,
+        f"{paper[2]:.3f} ± {paper[3]:.3f}" if paper else "",
+        f"{max(matching):.3f}" if matching else "",
+        f"{max(amortised):.3f}" if amortised else "",
+        *(_difference(ours, got[other]) for other in ("VI", "MALA-100")),
+        f"{times[0].mean() / times[1].mean():.2f}" if len(times[0]) and len(times[1]) else "",
+        _difference(ours, got["HMC"]),
+        f"{np.median(hats):.2f}" if hats else "",
+        " / ".join(f"{pooled_ece(rows, dataset, m):.3f}" for m in (OURS, "VI")) if len(ours) else "",
+    ]
+
+
+def _difference(a: np.ndarray, b: np.ndarray) -> str:
+    if not len(a) or len(a) != len(b):
+        return ""
+    apart, error = paired(a, b)
+    return f"{apart:+.3f} ± {error:.3f}"
+
+
 def pooled_ece(rows: Sequence[Row], dataset: str, method: str) -> float:
     """The mean over splits of the expected calibration error."""
     return float(values(rows, dataset, method, "ece").mean())

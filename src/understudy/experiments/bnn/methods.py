@@ -18,14 +18,14 @@ from understudy.students import DiagonalGaussian, GaussianMixture, NormalisedGau
 from understudy.targets import BayesianNetwork
 from understudy.teachers import Identity, hmc, minibatch_mala
 
-RATES = (0.003, 0.01, 0.03)
+RATES = (0.01, 0.03, 0.1)
 ACCEPTANCES = (0.6, 0.9, 0.99)
 PAPER_RATE, PAPER_ACCEPTANCE = 0.001, 0.99
-CHAINS = 20
-TRANSITIONS = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
-OFFERED = (2, 4, 8, 16, 32)
-WIDTHS = (0.1, 0.3, 1.0)
-LEAPFROGS = 15
+CHAINS = 12
+TRANSITIONS = tuple(range(1, 17))
+OFFERED = (2, 4, 8, 16)
+WIDTHS = (0.03, 0.1, 0.3)
+LEAPFROGS = 25
 
 
 class Sizes(NamedTuple):
