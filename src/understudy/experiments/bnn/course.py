@@ -19,7 +19,7 @@ from understudy.feedbacks import ExclusiveKL
 from understudy.learning import Learner, State, descend
 from understudy.targets import BayesianNetwork
 
-HIDDEN = 50
+HIDDEN, AVERAGE = 50, 0.98
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,12 @@ def _begin(course: Course, key: PRNGKeyArray, problem: Problems, setting: Any, s
     begin, first = jax.random.split(key)
     student = course.student(begin, target, start)
     rate = setting if course.learns else 1e-3
-    learner = Learner(course.feedback, particles=course.particles, optimiser=optax.adam(rate))
+    learner = Learner(
+        course.feedback,
+        particles=course.particles,
+        optimiser=optax.adam(rate),
+        average=AVERAGE if course.learns else None,
+    )
     rows = _rows(course, target, first)
     return (
         learner,
@@ -146,9 +151,10 @@ def _course(course: Course, key: PRNGKeyArray, problem: Problems, setting: Any, 
     def stretch(arrays, count):
         arrays = jax.lax.fori_loop(0, count, update, arrays)
         state = eqx.combine(arrays, rest)
-        draws = state.student.sample(draw, None, course.draws)
+        student = state.student if state.average is None else state.average
+        draws = student.sample(draw, None, course.draws)
         probabilities = predictions(state.target, draws, problem.new_features)
-        return arrays, (probabilities, eqx.filter(state.student, eqx.is_array))
+        return arrays, (probabilities, eqx.filter(student, eqx.is_array))
 
     return jax.lax.scan(stretch, arrays, jnp.diff(jnp.asarray((0, *course.marks))))[1]
 
@@ -156,17 +162,19 @@ def _course(course: Course, key: PRNGKeyArray, problem: Problems, setting: Any, 
 def _update(course: Course, learner: Learner, key: PRNGKeyArray, state: State, x: Any) -> State:
     if not isinstance(course.feedback, ExclusiveKL):
         return learner.update(key, state, x)[0]
-    # No teacher: the lesson needs nothing but the key of the student's draws.
-    none, all_kept = jnp.zeros((course.particles, state.student.dim)), jnp.ones(course.particles)
-    lesson = Lesson(key, key, _first(x), none, none, all_kept / len(none), none, all_kept > 0)
+    # No teacher and one condition: the lesson needs nothing but the key of the student's draws.
+    none, kept = jnp.zeros((course.particles, state.student.dim)), jnp.ones(course.particles) > 0
+    lesson = Lesson(key, key, _first(x), none, none, kept / len(kept), none, kept)
     student, memory, _, _ = descend(
         learner.optimiser,
         lambda student: course.feedback.loss(student, None, state.target, lesson),
         state.student,
         state.memory["student"],
     )
-    where = lambda s: (s.student, s.memory["student"], s.step)  # noqa: E731
-    return eqx.tree_at(where, state, (student, memory, state.step + 1))
+    decay = jnp.minimum(AVERAGE, (1 + state.step) / (10 + state.step))
+    average = optax.incremental_update(student, state.average, 1 - decay)
+    where = lambda s: (s.student, s.average, s.memory["student"], s.step)  # noqa: E731
+    return eqx.tree_at(where, state, (student, average, memory, state.step + 1))
 
 
 def predictions(

@@ -18,7 +18,7 @@ from understudy.students import DiagonalGaussian, GaussianMixture, NormalisedGau
 from understudy.targets import BayesianNetwork
 from understudy.teachers import Identity, hmc, minibatch_mala
 
-RATES = (0.01, 0.03, 0.1)
+RATES, MATCHING_RATES = (0.02, 0.06), (0.03, 0.1)
 ACCEPTANCES = (0.6, 0.9, 0.99)
 PAPER_RATE, PAPER_ACCEPTANCE = 0.001, 0.99
 CHAINS = 12
@@ -86,7 +86,7 @@ def variational(sizes: Sizes, scale: float = 0.05) -> Course:
     return Course(gaussian(scale), lambda *_: Identity(), ExclusiveKL(), 10, marks, 100)
 
 
-def energy_matching(sizes: Sizes, scale: float = 0.05) -> Course:
+def energy_matching(sizes: Sizes, scale: float = 0.1) -> Course:
     """The paper's AMC: normalised Gaussian particles, one MALA step at acceptance .99, beta = 2."""
     marks = sizes.marks(sizes.matching_updates, 6)
     return Course(gaussian(scale, True), _cautious, EnergyMatching(2.0), 10, marks, 100, together=5)
@@ -268,8 +268,8 @@ def mixture_of_chains(key: Array, path: Float[Array, "t k d"], width: float) -> 
 def matching_family(problems: Problems, sizes: Sizes) -> Results:
     """The paper's AMC, its learning rate and updates tuned and not."""
     course = energy_matching(sizes)
-    rate, mark, _ = tune(course, problems, sizes, RATES, 1)
-    rates = np.asarray(RATES)[rate]
+    rate, mark, _ = tune(course, problems, sizes, MATCHING_RATES, 1)
+    rates = np.asarray(MATCHING_RATES)[rate]
     final, paper = both("amc", course, problems, sizes, rates, PAPER_RATE)
     return {
         "AMC": result(final, course, problems, mark, rate=rates),
