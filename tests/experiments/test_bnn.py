@@ -12,6 +12,7 @@ from understudy import store
 from understudy.core import IngredientError
 from understudy.experiments import bnn
 from understudy.experiments.bnn import methods, problems
+from understudy.experiments.bnn.course import follow
 from understudy.experiments.bnn.methods import Result
 from understudy.report.bnn import cells, goals, paired
 from understudy.targets import BayesianNetwork
@@ -53,6 +54,20 @@ def test_a_run_writes_rows_picture_and_report_and_resumes(tmp_path, monkeypatch)
     assert again[0]["test_ll"] != rows[0]["test_ll"]
 
 
+def test_every_split_learns_with_its_own_setting():
+    table = problems.outer(problems.load("crabs"), 2, 0)
+    course = methods.variational(methods.Sizes(40, 1, 1, 1, 4, 1, 0))
+    made = follow(course, jax.random.key(0), table, [0.05, 1e-9])
+    assert made.probabilities.shape == (2, len(course.marks), 100, 20)
+    assert made.students.mean.shape == (2, len(course.marks), 401)
+    moved = jnp.abs(made.students.mean[:, -1] - made.students.mean[:, 0]).max(1)
+    assert moved[0] > 0.1
+    assert moved[1] < 1e-5
+    values = problems.log_likelihood(made.mean, np.asarray(table.new_labels)[:, None])
+    assert values[0, -1] > values[0, 0]
+
+
+@pytest.mark.slow
 def test_the_student_of_vi_is_tuned_finished_and_mixed(monkeypatch):
     monkeypatch.setattr(methods, "TRANSITIONS", (1, 2, 4))
     monkeypatch.setattr(methods, "OFFERED", (2, 4))

@@ -1,6 +1,6 @@
 """The problems of the experiment: 20 splits of a data set, and the folds inside their training parts."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -81,18 +81,18 @@ def _stack(made) -> Problems:
     return Problems(*(jnp.asarray(np.stack(parts), jnp.float32) for parts in zip(*made, strict=True)))
 
 
-def log_likelihood(mean, labels) -> np.ndarray:
+def log_likelihood(mean: Any, labels: Any) -> Any:
     """Mean log probability of the labels, over the last axis."""
     p = np.clip(np.asarray(mean, np.float64), FLOOR, 1 - FLOOR)
     return np.where(np.asarray(labels) > 0.5, np.log(p), np.log1p(-p)).mean(-1)
 
 
-def error(mean, labels) -> np.ndarray:
+def error(mean: Any, labels: Any) -> Any:
     """Share of wrong decisions, over the last axis."""
     return ((np.asarray(mean) > 0.5) != (np.asarray(labels) > 0.5)).mean(-1)
 
 
-def calibration_error(mean, labels, bins: int = BINS) -> float:
+def calibration_error(mean: Any, labels: Any, bins: int = BINS) -> float:
     """Expected calibration error: sum over bins of |mean probability - share of ones| by their size.
 
     Reference: Guo et al., "On calibration of modern neural networks", 2017 (for class 1).
