@@ -136,10 +136,19 @@ def test_choices_follow_the_best_fold_mean():
     assert methods._best(offers, splits=2, folds=2).tolist() == [1, 0]
 
 
+def test_more_transitions_are_kept_unless_validation_speaks_against_them():
+    noise = np.random.default_rng(0).normal(size=(2, 2, 50))
+    best, close, worse = np.zeros((2, 2, 50)), noise - noise.mean() - 0.01, noise * 0.01 - 0.5
+    flat = [offer.reshape(4, 50) for offer in (best, close, worse)]
+    assert methods.furthest(flat, 2).tolist() == [1, 1]
+    assert methods.furthest([flat[0], flat[2], flat[2]], 2).tolist() == [0, 0]
+    assert methods.furthest([flat[2], flat[2], flat[0]], 2).tolist() == [2, 2]
+
+
 def test_a_window_is_the_second_half():
     means = np.arange(len(methods.TRANSITIONS), dtype=float)[None, :, None]
-    half = [i for i, t in enumerate(methods.TRANSITIONS) if 8 < t <= 16]
-    assert methods.window(means, 16)[0, 0] == np.mean(half)
+    half = [i for i, t in enumerate(methods.TRANSITIONS) if 4 < t <= 8]
+    assert methods.window(means, 8)[0, 0] == np.mean(half)
     assert methods.window(means, 2)[0, 0] == 1
 
 

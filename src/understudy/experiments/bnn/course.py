@@ -172,7 +172,7 @@ def _update(course: Course, learner: Learner, key: PRNGKeyArray, state: State, x
         state.memory["student"],
     )
     decay = jnp.minimum(AVERAGE, (1 + state.step) / (10 + state.step))
-    average = optax.incremental_update(student, state.average, 1 - decay)
+    average: Any = optax.incremental_update(student, state.average, 1 - decay)  # pyright: ignore
     where = lambda s: (s.student, s.average, s.memory["student"], s.step)  # noqa: E731
     return eqx.tree_at(where, state, (student, average, memory, state.step + 1))
 

@@ -81,10 +81,15 @@ def _stack(made) -> Problems:
     return Problems(*(jnp.asarray(np.stack(parts), jnp.float32) for parts in zip(*made, strict=True)))
 
 
+def log_likelihoods(mean: Any, labels: Any) -> Any:
+    """Log probability of every label."""
+    p = np.clip(np.asarray(mean, np.float64), FLOOR, 1 - FLOOR)
+    return np.where(np.asarray(labels) > 0.5, np.log(p), np.log1p(-p))
+
+
 def log_likelihood(mean: Any, labels: Any) -> Any:
     """Mean log probability of the labels, over the last axis."""
-    p = np.clip(np.asarray(mean, np.float64), FLOOR, 1 - FLOOR)
-    return np.where(np.asarray(labels) > 0.5, np.log(p), np.log1p(-p)).mean(-1)
+    return log_likelihoods(mean, labels).mean(-1)
 
 
 def error(mean: Any, labels: Any) -> Any:
