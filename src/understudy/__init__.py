@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from understudy import evaluation, feedbacks, methods, students, targets, teachers
+    from understudy import data, evaluation, feedbacks, methods, students, targets, teachers
     from understudy.auto import Gradients, Posterior, fit
     from understudy.core import CannotMoveError, Indexed, IngredientError
     from understudy.preparation import Minibatches
@@ -48,6 +48,7 @@ __all__ = [
     "Minibatches",
     "Posterior",
     "StoreError",
+    "data",
     "evaluation",
     "feedbacks",
     "fit",

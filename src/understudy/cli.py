@@ -22,6 +22,7 @@ from understudy import commands
 from understudy.parsing import Parser, UsageError, number, summary, unknown_word, whole_number
 
 EXPERIMENTS = {
+    "bnn": "understudy.experiments.bnn",
     "mixture": "understudy.experiments.mixture",
     "toys": "understudy.experiments.toys",
 }

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from understudy import store
-from understudy.report import posteriors
+from understudy.report import bnn, posteriors
 
 Row = Mapping[str, Any]
 
@@ -59,6 +60,42 @@ def ising_table(results: Path) -> str:
     rows = (row for row in store.read_rows(results / "toys.jsonl") if row["target"] == "ising")
     lines = [(row["teacher"], f"{row['total_variation']:.4f}", f"{row['seconds']:.0f}") for row in rows]
     return table(("teacher", "total variation", "run s"), lines)
+
+
+def bnn_table(results: Path, name: str, best: Callable) -> str:
+    """Mean and standard error over splits; bold for the best and for what ties with it."""
+    rows = store.read_rows(results / "bnn.jsonl")
+    lines = [[d, *bnn.cells(rows, d, name, bnn.METHODS, best)] for d in bnn.datasets(rows)]
+    return table(("set", *bnn.METHODS), lines)
+
+
+def bnn_means(results: Path, name: str, digits: int) -> str:
+    """Means over splits alone."""
+    rows = store.read_rows(results / "bnn.jsonl")
+    found = {(r["dataset"], r["method"]): r[name] for r in bnn.summaries(rows)}
+    lines = [
+        [d, *(f"{found[d, m]:.{digits}f}" if (d, m) in found else "" for m in bnn.METHODS)]
+        for d in bnn.datasets(rows)
+    ]
+    return table(("set", *bnn.METHODS), lines)
+
+
+def bnn_goals(results: Path) -> str:
+    """Ours against the others, set by set."""
+    rows = store.read_rows(results / "bnn.jsonl")
+    header = (
+        "set",
+        "paper's AMC",
+        "energy matching",
+        "best amortised",
+        "ours - VI",
+        "ours - MALA-100",
+        "time / MALA-100",
+        "ours - HMC",
+        "R-hat of HMC",
+        "ECE, ours / VI",
+    )
+    return table(header, [bnn.goal_line(rows, dataset) for dataset in bnn.datasets(rows)])
 
 
 def figures_table(results: Path) -> str:
@@ -141,6 +178,11 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "posteriors_ours": lambda results: table(posteriors.OURS, posteriors.ours(results)),
     "posteriors_costs": lambda results: table(posteriors.COSTS, posteriors.costs(results)),
     "posteriors_goals": lambda results: table(("figure", "measured"), posteriors.goals(results)),
+    "bnn_ll": partial(bnn_table, name="test_ll", best=max),
+    "bnn_error": partial(bnn_table, name="test_error", best=min),
+    "bnn_ece": partial(bnn_means, name="ece", digits=3),
+    "bnn_seconds": partial(bnn_means, name="train_seconds", digits=2),
+    "bnn_goals": bnn_goals,
 }
 
 

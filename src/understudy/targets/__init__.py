@@ -1,5 +1,6 @@
 """What we want draws from."""
 
+from understudy.targets.bayes import BayesianNetwork, Prediction, logistic_regression
 from understudy.targets.density import LogDensity, OfIndexed
 from understudy.targets.toy import (
     Ising,
@@ -16,17 +17,20 @@ from understudy.targets.toy import (
 )
 
 __all__ = [
+    "BayesianNetwork",
     "Ising",
     "LogDensity",
     "Mixture",
     "Moons",
     "OfIndexed",
+    "Prediction",
     "Ring",
     "Warped",
     "banana",
     "eight_gaussians",
     "forty_gaussians",
     "funnel",
+    "logistic_regression",
     "two_gaussians",
     "two_moons",
 ]

@@ -1,0 +1,348 @@
+"""The methods of the table: what they are, what is tuned, and what they predict."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from arviz_stats.base import array_stats
+from jaxtyping import Array, Float, Int
+
+from understudy.core import Student, Teacher
+from understudy.experiments.bnn.course import HIDDEN, Course, Outcome, follow, predictions
+from understudy.experiments.bnn.problems import Problems, inner, log_likelihood, log_likelihoods
+from understudy.feedbacks import Copy, EnergyMatching, ExclusiveKL
+from understudy.students import DiagonalGaussian, GaussianMixture, NormalisedGaussian, Particles
+from understudy.targets import BayesianNetwork
+from understudy.teachers import Identity, hmc, minibatch_mala
+
+RATES, MATCHING_RATES = (0.002, 0.02, 0.06), (0.03, 0.1)
+ACCEPTANCES = (0.6, 0.9, 0.99)
+PAPER_RATE, PAPER_ACCEPTANCE = 0.001, 0.99
+CHAINS = 12
+TRANSITIONS = tuple(range(1, 9))
+OFFERED = (2, 4, 8)
+WIDTHS = (0.03, 0.1, 0.3)
+LEAPFROGS = 25
+
+
+class Sizes(NamedTuple):
+    """How long everything runs."""
+
+    updates: int
+    matching_updates: int
+    chain_updates: int
+    warm: int
+    kept: int
+    folds: int
+    seed: int
+
+    def key(self, word: str) -> Array:
+        """A key for one part of the experiment."""
+        return jax.random.fold_in(jax.random.key(self.seed), sum(map(ord, word)))
+
+    def marks(self, most: int, count: int) -> tuple[int, ...]:
+        """Numbers of updates, each twice the last."""
+        return tuple(sorted({max(most // 2**i, 1) for i in range(count)}))
+
+
+class Result(NamedTuple):
+    """One method on all splits.
+
+    Attributes:
+        mean: probability of label 1 for every test row.
+        seconds: CPU time that each split's own training takes, tuning apart.
+        extra: what else a row should say; arrays hold one value per split.
+    """
+
+    mean: Float[np.ndarray, "s m"]
+    seconds: Float[np.ndarray, " s"]
+    extra: dict[str, Any]
+
+
+Results = dict[str, Result]
+
+
+def gaussian(scale: float, normalised: bool = False) -> Callable:
+    """A mean-field student (or the paper's normalised one) around a random network."""
+    kind = NormalisedGaussian if normalised else DiagonalGaussian
+    return lambda key, target, start: kind(target.dim, target.start(key, 1)[0], scale)
+
+
+def chains(count: int) -> Callable:
+    """Chains that start at random networks, or at a student's draws."""
+
+    def make(key: Array, target: BayesianNetwork, start: Student | None) -> Particles:
+        return Particles(target.start(key, count) if start is None else start.sample(key, None, count))
+
+    return make
+
+
+def variational(sizes: Sizes, scale: float = 0.05) -> Course:
+    """Mean-field VI with ten draws on minibatches of 32."""
+    marks = sizes.marks(sizes.updates, 6)
+    return Course(gaussian(scale), lambda *_: Identity(), ExclusiveKL(), 10, marks, 100)
+
+
+def energy_matching(sizes: Sizes, scale: float = 0.1) -> Course:
+    """The paper's AMC: normalised Gaussian particles, one MALA step at acceptance .99, beta = 2."""
+    marks = sizes.marks(sizes.matching_updates, 6)
+    return Course(gaussian(scale, True), _cautious, EnergyMatching(2.0), 10, marks, 100, together=5)
+
+
+def langevin(sizes: Sizes, count: int) -> Course:
+    """Minibatch MALA, its step adapted to the acceptance that is tuned; every chain's last state."""
+    marks = sizes.marks(sizes.chain_updates, 3)
+    return Course(chains(count), _minibatch, Copy(), count, marks, count, learns=False, together=1)
+
+
+def _minibatch(acceptance: Any, rows: int) -> Teacher:
+    return minibatch_mala(0.05 / rows, target_acceptance=acceptance, rate=0.01)
+
+
+def _cautious(_: Any, rows: int) -> Teacher:
+    return _minibatch(PAPER_ACCEPTANCE, rows)
+
+
+def hamiltonian(count: int, marks: tuple[int, ...], leapfrogs: int = LEAPFROGS) -> Course:
+    """Full-data HMC with its exact accept test, the step adapted to acceptance .8."""
+
+    def teacher(_: Any, rows: int) -> Teacher:
+        # The posterior narrows with the square root of the rows.
+        first = 0.35 / rows**0.5
+        return hmc(first, leapfrogs=leapfrogs, target_acceptance=0.8, rate=0.2, jitter=0.2)
+
+    return Course(chains(count), teacher, Copy(), count, marks, count, None, False, 1)
+
+
+def tune(
+    course: Course, problems: Problems, sizes: Sizes, settings: tuple[float, ...], folds: int
+) -> tuple[Int[np.ndarray, " s"], Int[np.ndarray, " s"], Outcome]:
+    """For every split the setting and the mark that predict its validation parts best."""
+    parts = inner(problems, folds, sizes.seed)
+    splits, tried = len(problems.labels), len(settings)
+    each = np.repeat(np.asarray(settings), splits * folds)
+    outcome = follow(course, sizes.key("tune"), parts.repeat(tried), each)
+    labels = np.tile(np.asarray(parts.new_labels), (tried, 1))[:, None]
+    values = log_likelihood(outcome.mean, labels).reshape(tried, splits, folds, -1).mean(2)
+    best = values.transpose(1, 0, 2).reshape(splits, -1).argmax(1)
+    return best // values.shape[2], best % values.shape[2], outcome
+
+
+def at(marks: Any, chosen: Any) -> Any:
+    """The chosen mark of every split, for an array or a module with axes (split, mark)."""
+    pick = lambda leaf: leaf[jnp.arange(len(chosen)), jnp.asarray(chosen)]  # noqa: E731
+    return jax.tree.map(lambda leaf: pick(leaf) if eqx.is_array(leaf) else leaf, marks)
+
+
+def per_split(outcome: Outcome, course: Course, mark: Any) -> Float[np.ndarray, " s"]:
+    """CPU seconds of one split up to its own mark."""
+    marks = np.asarray(course.marks)
+    return outcome.seconds / len(outcome.probabilities) * marks[np.asarray(mark)] / marks[-1]
+
+
+def curve(outcome: Outcome, course: Course, problems: Problems) -> dict[str, Any]:
+    """Test log-likelihood and error of every split at every mark, with the time it takes."""
+    labels = np.asarray(problems.new_labels)[:, None]
+    seconds = outcome.seconds / len(outcome.probabilities) * np.asarray(course.marks) / course.marks[-1]
+    wrong = ((outcome.mean > 0.5) != (labels > 0.5)).mean(-1)
+    splits = len(labels)
+    return {
+        "curve_seconds": np.tile(seconds, (splits, 1)),
+        "curve_ll": log_likelihood(outcome.mean, labels),
+        "curve_error": wrong,
+    }
+
+
+def both(
+    name: str, course: Course, problems: Problems, sizes: Sizes, tuned: Any, paper: float
+) -> tuple[Outcome, Outcome]:
+    """One program that trains every split twice: with its tuned setting, and with the paper's."""
+    splits = len(problems.labels)
+    settings = np.concatenate([tuned, np.full(splits, paper)])
+    made = follow(course, sizes.key(name), problems.repeat(2), settings)
+    students = jax.tree.map(lambda leaf: leaf[:splits] if eqx.is_array(leaf) else leaf, made.students)
+    halves = made.probabilities[:splits], made.probabilities[splits:]
+    return Outcome(halves[0], students, made.seconds / 2), Outcome(halves[1], None, made.seconds / 2)
+
+
+def result(final: Outcome, course: Course, problems: Problems, mark: Any, **extra: Any) -> Result:
+    """What a course predicts at the chosen mark of every split."""
+    if mark is None:
+        mark = np.full(len(problems.labels), len(course.marks) - 1)
+    extra |= {"updates": np.asarray(course.marks)[mark]} | curve(final, course, problems)
+    return Result(at(final.mean, mark), per_split(final, course, mark), extra)
+
+
+def variational_family(problems: Problems, sizes: Sizes) -> Results:
+    """VI, tuned and not; the tuned student finished by HMC; and a mixture learnt from those chains."""
+    course, folds = variational(sizes), sizes.folds
+    rate, mark, tried = tune(course, problems, sizes, RATES, folds)
+    rates = np.asarray(RATES)[rate]
+    final, paper = both("vi", course, problems, sizes, rates, PAPER_RATE)
+    vi = result(final, course, problems, mark, rate=rates)
+    alone = _chosen(tried.mean, rate, mark, folds)
+    pick = lambda leaf: _chosen(leaf, rate, mark, folds) if eqx.is_array(leaf) else leaf  # noqa: E731
+    starts = jax.tree.map(pick, tried.students)
+    return {
+        "VI": vi,
+        "VI (paper)": result(paper, course, problems, None),
+        **finished(problems, sizes, vi, at(final.students, mark), starts, alone),
+    }
+
+
+def finished(
+    problems: Problems, sizes: Sizes, vi: Result, students: Student, starts: Student, alone: Any
+) -> Results:
+    """The student's draws after T transitions, and a mixture with a Gaussian per chain."""
+    course, splits, folds = hamiltonian(CHAINS, TRANSITIONS), len(problems.labels), sizes.folds
+    parts = inner(problems, folds, sizes.seed)
+    labels = np.asarray(parts.new_labels)
+    trial = follow(course, sizes.key("hmc"), parts, np.zeros(len(labels)), starts)
+    offers = [alone, *(window(trial.mean, t) for t in OFFERED)]
+    best = furthest([log_likelihoods(offer, labels) for offer in offers], splits)
+    final = follow(course, sizes.key("hmc again"), problems, np.zeros(splits), students)
+    test = np.stack([vi.mean, *(window(final.mean, t) for t in OFFERED)], 1)
+    transitions = np.asarray([0, *OFFERED])[best]
+    each = final.seconds / splits / TRANSITIONS[-1]
+    extra = {"transitions": transitions} | _windowed_curve(final, problems, vi.seconds, each)
+    ours = Result(at(test, best), vi.seconds + each * transitions, extra)
+    mixture = _mixture(problems, parts, sizes, trial, final, vi.seconds + each * TRANSITIONS[-1])
+    return {"finished": ours, "mixture of chains": mixture}
+
+
+def _windowed_curve(final: Outcome, problems: Problems, before: Any, each: float) -> dict[str, Any]:
+    labels = np.asarray(problems.new_labels)
+    means = [window(final.mean, t) for t in OFFERED]
+    return {
+        "curve_seconds": before[:, None] + each * np.asarray(OFFERED),
+        "curve_ll": np.stack([log_likelihood(mean, labels) for mean in means], 1),
+        "curve_error": np.stack([((m > 0.5) != (labels > 0.5)).mean(-1) for m in means], 1),
+    }
+
+
+def window(means: Float[np.ndarray, "s e m"], transitions: int) -> Float[np.ndarray, "s m"]:
+    """The mean prediction over the second half of the first ``transitions``."""
+    return means[:, _window(transitions)].mean(1)
+
+
+def _window(transitions: int) -> slice:
+    last = TRANSITIONS.index(transitions)
+    first = next(i for i, t in enumerate(TRANSITIONS) if 2 * t > transitions)
+    return slice(min(first, last), last + 1)
+
+
+def _mixture(problems, parts, sizes, trial, final, seconds) -> Result:
+    """A Gaussian for every chain, moments over its second half: each keeps to its own symmetric copy."""
+    key = sizes.key("mixture")
+    tried = [mixture_predictions(key, parts, trial.students.z, width) for width in WIDTHS]
+    labels, splits = np.asarray(parts.new_labels), len(problems.labels)
+    best = _best([log_likelihood(mean, labels) for mean in tried], splits, sizes.folds)
+    made = [mixture_predictions(key, problems, final.students.z, width) for width in WIDTHS]
+    return Result(
+        at(np.stack([np.asarray(m) for m in made], 1), best),
+        seconds,
+        {"width": np.asarray(WIDTHS)[best]},
+    )
+
+
+@jax.jit
+def mixture_predictions(
+    key: Array, problems: Problems, path: Float[Array, "s t k d"], width: Any
+) -> Float[Array, "s m"]:
+    """Mean predictions of 200 draws from a mixture made of the paths of chains."""
+
+    def one(given):
+        key, problem, path = given
+        target = BayesianNetwork(problem.features, problem.labels, (HIDDEN,))
+        draws = mixture_of_chains(key, path, width).sample(key, None, 200)
+        return predictions(target, draws, problem.new_features).mean(0)
+
+    half = path[:, _window(TRANSITIONS[-1])]
+    return jax.lax.map(one, (jax.random.split(key, len(problems.labels)), problems, half))
+
+
+def mixture_of_chains(key: Array, path: Float[Array, "t k d"], width: Any) -> GaussianMixture:
+    """The mixture whose components have their chain's mean, and ``width`` times its deviations."""
+    made = GaussianMixture(key, path.shape[2], path.shape[1])
+    scales = jnp.log(width * path.std(0) + 1e-6)
+    return eqx.tree_at(lambda m: (m.means, m.log_scales), made, (path.mean(0), scales))
+
+
+def matching_family(problems: Problems, sizes: Sizes) -> Results:
+    """The paper's AMC, its learning rate and updates tuned and not."""
+    course = energy_matching(sizes)
+    rate, mark, _ = tune(course, problems, sizes, MATCHING_RATES, 1)
+    rates = np.asarray(MATCHING_RATES)[rate]
+    final, paper = both("amc", course, problems, sizes, rates, PAPER_RATE)
+    return {
+        "AMC": result(final, course, problems, mark, rate=rates),
+        "AMC (paper)": result(paper, course, problems, None),
+    }
+
+
+def langevin_family(problems: Problems, sizes: Sizes) -> Results:
+    """MALA with 100 particles, acceptance and updates tuned (with ten) and not; and ten of them."""
+    which, mark, _ = tune(langevin(sizes, 10), problems, sizes, ACCEPTANCES, 1)
+    course, rates = langevin(sizes, 100), np.asarray(ACCEPTANCES)[which]
+    final, paper = both("mala", course, problems, sizes, rates, PAPER_ACCEPTANCE)
+    made = {}
+    for count in (100, 10):
+        some, less = (
+            Outcome(o.probabilities[:, :, :count], None, o.seconds * count / 100) for o in (final, paper)
+        )
+        made[f"MALA-{count}"] = result(some, course, problems, mark, acceptance=rates)
+        made[f"MALA-{count} (paper)"] = result(less, course, problems, None)
+    return made
+
+
+def reference(problems: Problems, sizes: Sizes, count: int = 4) -> Results:
+    """Long full-data HMC from random networks, with the R-hat of its predictions."""
+    marks = tuple(range(sizes.warm + 1, sizes.warm + sizes.kept + 1))
+    course = hamiltonian(count, marks, 2 * LEAPFROGS)
+    final = follow(course, sizes.key("reference"), problems, np.zeros(len(problems.labels)))
+    hats = [rhat(one) for one in final.probabilities]
+    mean = final.probabilities.mean((1, 2))
+    seconds = np.full(len(mean), final.seconds / len(mean))
+    return {"HMC": Result(mean, seconds, {"rhat_median": np.asarray(hats)})}
+
+
+def rhat(probabilities: Float[np.ndarray, "draws chains m"]) -> float:
+    """The median over rows of the R-hat of their predicted logits."""
+    p = np.clip(probabilities.astype(np.float64), 1e-6, 1 - 1e-6)
+    values = array_stats.rhat(np.log(p / (1 - p)), chain_axis=1, draw_axis=0)
+    return float(np.median(values))
+
+
+def _chosen(values: Any, rate: Any, mark: Any, folds: int) -> Any:
+    """From axes (rate x split x fold, mark, ..) the chosen rate and mark of every split, all folds."""
+    splits = len(rate)
+    rows = (rate[:, None] * splits + np.arange(splits)[:, None]) * folds + np.arange(folds)
+    return values[rows.ravel(), np.repeat(mark, folds)]
+
+
+def _best(values: list[np.ndarray], splits: int, folds: int) -> Int[np.ndarray, " s"]:
+    return np.stack(values).reshape(len(values), splits, folds).mean(2).argmax(0)
+
+
+def furthest(values: list[np.ndarray], splits: int) -> Int[np.ndarray, " s"]:
+    """The last offer that is within one paired standard error of the best on the validation rows.
+
+    More transitions are nearer to the posterior, so they are kept unless validation speaks against them.
+    """
+    rows = np.stack(values).reshape(len(values), splits, -1)
+    best = rows.mean(2).argmax(0)
+    gaps = rows[best, np.arange(splits)] - rows
+    near = gaps.mean(2) <= gaps.std(2) / rows.shape[2] ** 0.5
+    return len(values) - 1 - near[::-1].argmax(0)
+
+
+TASKS: dict[tuple[str, ...], Callable[[Problems, Sizes], Results]] = {
+    ("VI", "VI (paper)", "finished", "mixture of chains"): variational_family,
+    ("MALA-100", "MALA-100 (paper)", "MALA-10", "MALA-10 (paper)"): langevin_family,
+    ("AMC", "AMC (paper)"): matching_family,
+    ("HMC",): reference,
+}
+AMORTISED = {"AMC", "AMC (paper)", "finished", "mixture of chains"}

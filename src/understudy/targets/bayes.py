@@ -1,0 +1,223 @@
+"""Posteriors of Bayesian networks as targets over one flat vector of weights."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import paramax
+from jax.scipy.special import entr, logsumexp, xlogy
+from jax.scipy.stats import norm
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Scalar
+
+from understudy.checks import function, number, one_of, positive, shown, sizes, whole
+from understudy.core import Condition, IngredientError, Target
+
+
+class Prediction(NamedTuple):
+    """What a set of weights says together about every row.
+
+    Attributes:
+        mean: of the label: the probability of class 1, of every class, or the mean of a number.
+        entropy: of the label in nats; of a number, that of the Gaussian with its mean and variance.
+        deviation: standard deviation of the label (of the indicator of every class).
+        log_likelihood: of the labels, where they were given: log of the mean density over draws.
+    """
+
+    mean: Float[Array, "m ..."]
+    entropy: Float[Array, " m"]
+    deviation: Float[Array, "m ..."]
+    log_likelihood: Float[Array, " m"] | None = None
+
+
+class BayesianNetwork(Target):
+    """The posterior of a network's weights: N(z; 0, s^2 I) prod_i p(y_i | f_z(x_i)).
+
+    The condition x is None for all the data, or indices of the rows of a minibatch, whose
+    log-likelihood is scaled by N / n. Weights and biases share the prior. Data are leaves, so the
+    posteriors of several data sets of one size are one ``vmap``.
+
+    Reference: Neal, "Bayesian Learning for Neural Networks", 1996.
+
+    Args:
+        features: one row per datum, scaled beforehand.
+        labels: 0 or 1; a class, counted from 0; or a number; as ``likelihood`` says.
+        hidden: widths of the hidden layers; () is a linear model.
+        likelihood: "binary" (one logit), "categorical" (a logit per class) or "gaussian".
+        activation: between layers.
+        prior_scale: s, the standard deviation of every weight.
+        noise: standard deviation of the labels around the network, for "gaussian".
+        weights: of the rows, in the log-likelihood; a zero leaves a row out.
+        classes: number of classes, for "categorical".
+    """
+
+    features: Float[Array, "n p"]
+    labels: Array
+    weights: Float[Array, " n"]
+    prior_scale: Float[Array, ""]
+    noise: Float[Array, ""]
+    widths: tuple[int, ...] = eqx.field(static=True)
+    likelihood: str = eqx.field(static=True)
+    activation: Callable = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        features: ArrayLike,
+        labels: ArrayLike,
+        hidden: Sequence[int] = (50,),
+        likelihood: str = "binary",
+        *,
+        activation: Callable = jax.nn.relu,
+        prior_scale: ArrayLike = 1.0,
+        noise: ArrayLike = 1.0,
+        weights: ArrayLike | None = None,
+        classes: int = 2,
+    ):
+        features, labels = number("features", features), number("labels", labels)
+        _check_rows(features, labels)
+        self.likelihood = one_of("likelihood", ("binary", "categorical", "gaussian"), likelihood)
+        outputs = whole("classes", classes, least=2) if likelihood == "categorical" else 1
+        _check_labels(labels, likelihood, outputs)
+        self.widths = (features.shape[1], *sizes("hidden", hidden), outputs)
+        self.activation = function("activation", activation)
+        self.dim = sum(map(_size, self.shapes))
+        rows = jnp.broadcast_to(number("weights", 1.0 if weights is None else weights), labels.shape)
+        frozen = (features, labels, rows, positive("prior_scale", prior_scale), positive("noise", noise))
+        names = ("features", "labels", "weights", "prior_scale", "noise")
+        for name, leaf in zip(names, frozen, strict=True):
+            setattr(self, name, paramax.non_trainable(leaf))
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """(inputs, outputs) of every layer."""
+        return list(zip(self.widths[:-1], self.widths[1:], strict=True))
+
+    def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log prior plus the log-likelihood of the rows ``x``, scaled to all the data."""
+        one = paramax.unwrap(self)
+        features, labels, weights, scale = one.features, one.labels, one.weights, 1.0
+        if x is not None:
+            features, labels, weights = features[x], labels[x], weights[x]
+            scale = one.labels.shape[0] / labels.shape[0]
+        values = one.log_likelihood(one.outputs(z, features), labels)
+        return norm.logpdf(z, 0.0, one.prior_scale).sum() + scale * jnp.sum(weights * values)
+
+    def outputs(self, z: Float[Array, " d"], features: Float[Array, "m p"]) -> Float[Array, "m o"]:
+        """The network's outputs (logits or means) for every row of ``features``."""
+        h, at = features, 0
+        for i, (fan_in, fan_out) in enumerate(self.shapes):
+            weight = z[at : at + fan_in * fan_out].reshape(fan_in, fan_out)
+            at += (fan_in + 1) * fan_out
+            h = (h if i == 0 else self.activation(h)) @ weight + z[at - fan_out : at]
+        return h
+
+    def log_likelihood(self, outputs: Float[Array, "m o"], labels: Array) -> Float[Array, " m"]:
+        """Log probability (density) of every label given the network's outputs."""
+        if self.likelihood == "categorical":
+            chosen = jnp.take_along_axis(outputs, labels.astype(int)[:, None], 1)[:, 0]
+            return chosen - logsumexp(outputs, axis=1)
+        if self.likelihood == "binary":
+            return -jax.nn.softplus(jnp.where(labels > 0.5, -1.0, 1.0) * outputs[:, 0])
+        return norm.logpdf(labels, outputs[:, 0], paramax.unwrap(self.noise))
+
+    def start(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        """Weights to start from: units of variance one in every layer, no biases, within the prior."""
+        one = paramax.unwrap(self)
+        squares = [jnp.mean(jnp.sum(one.features**2, 1)), *self.widths[1:-1]]
+        scales = [
+            jnp.full(i * o, 1 / jnp.sqrt(jnp.maximum(square, 1e-12)))
+            for (i, o), square in zip(self.shapes, squares, strict=True)
+        ]
+        offs = [jnp.zeros(o) for _, o in self.shapes]
+        scale = jnp.concatenate([part for pair in zip(scales, offs, strict=True) for part in pair])
+        scale = jnp.minimum(scale, one.prior_scale)
+        return scale * jax.random.normal(key, (n, self.dim))
+
+    def minibatches(self, size: int) -> "RandomRows":
+        """Conditions for ``fit``: ``size`` rows at random, as one minibatch posterior."""
+        rows = paramax.unwrap(self.labels).shape[0]
+        return RandomRows(rows, whole("size", size))
+
+    def predict(
+        self,
+        draws: Float[Array, "k d"],
+        features: ArrayLike,
+        labels: ArrayLike | None = None,
+        batch: int = 64,
+    ) -> Prediction:
+        """The mean prediction over draws of the weights, ``batch`` draws at a time.
+
+        Args:
+            draws: of the posterior, or of a student.
+            features: rows to predict, scaled like the training rows.
+            labels: their labels, to have the log-likelihood.
+            batch: draws in memory at once.
+        """
+        features = number("features", features)
+        if features.ndim != 2 or features.shape[1] != self.widths[0]:
+            raise IngredientError(
+                f"features to predict have {self.widths[0]} columns; shape {features.shape} came."
+            )
+        outputs = jax.lax.map(partial(self.outputs, features=features), draws, batch_size=batch)
+        mean, variance, entropy = self._moments(outputs)
+        if labels is None:
+            return Prediction(mean, entropy, jnp.sqrt(variance))
+        labels = number("labels", labels)
+        values = jax.vmap(lambda out: self.log_likelihood(out, labels))(outputs)
+        log_mean = logsumexp(values, axis=0) - jnp.log(draws.shape[0])
+        return Prediction(mean, entropy, jnp.sqrt(variance), log_mean)
+
+    def _moments(self, outputs: Float[Array, "k m o"]) -> tuple[Array, Array, Array]:
+        if self.likelihood == "gaussian":
+            mean = outputs.mean(0)[:, 0]
+            variance = outputs.var(0)[:, 0] + paramax.unwrap(self.noise) ** 2
+            return mean, variance, 0.5 * jnp.log(2 * jnp.pi * jnp.e * variance)
+        if self.likelihood == "binary":
+            mean = jax.nn.sigmoid(outputs[..., 0]).mean(0)
+            return mean, mean * (1 - mean), entr(mean) - xlogy(1 - mean, 1 - mean)
+        mean = jax.nn.softmax(outputs).mean(0)
+        return mean, mean * (1 - mean), entr(mean).sum(-1)
+
+
+class RandomRows(eqx.Module):
+    """Indices of ``size`` rows out of ``rows``, drawn with replacement, as one condition."""
+
+    rows: int = eqx.field(static=True)
+    size: int = eqx.field(static=True)
+
+    def __call__(self, key: PRNGKeyArray) -> Int[Array, "1 n"]:
+        """One minibatch."""
+        return jax.random.randint(key, (1, self.size), 0, self.rows)
+
+
+def logistic_regression(
+    features: ArrayLike, labels: ArrayLike, prior_scale: ArrayLike = 1.0
+) -> BayesianNetwork:
+    """Bayesian logistic regression, y ~ Bernoulli(sigmoid(w x + b)); the last weight is b."""
+    return BayesianNetwork(features, labels, (), prior_scale=prior_scale)
+
+
+def _size(shape: tuple[int, int]) -> int:
+    return (shape[0] + 1) * shape[1]
+
+
+def _check_rows(features: Array, labels: Array) -> None:
+    if features.ndim != 2 or labels.ndim != 1 or len(features) != len(labels) or not len(labels):
+        raise IngredientError(
+            "features have shape (n, p) and labels shape (n,), one per row; "
+            f"{features.shape} and {labels.shape} came."
+        )
+
+
+def _check_labels(labels: Array, likelihood: str, classes: int) -> None:
+    if likelihood == "gaussian" or isinstance(labels, jax.core.Tracer):
+        return
+    allowed = jnp.arange(2 if likelihood == "binary" else classes)
+    if not bool(jnp.isin(labels, allowed).all()):
+        raise IngredientError(
+            f"Labels of a {likelihood} likelihood are {', '.join(map(str, allowed.tolist()))}; "
+            f"{shown(sorted(set(labels.tolist()))[:5])} came; recode them, or choose another likelihood."
+        )

@@ -1,0 +1,210 @@
+"""A tiny run of the networks writes everything, goes on where it stopped, and measures right."""
+
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from understudy import store
+from understudy.core import IngredientError
+from understudy.experiments import bnn
+from understudy.experiments.bnn import methods, problems
+from understudy.experiments.bnn.course import follow
+from understudy.experiments.bnn.methods import Result
+from understudy.report.bnn import cells, goals, paired
+from understudy.targets import BayesianNetwork
+
+TINY = {"datasets": "crabs", "splits": 2, "updates": 4, "folds": 1}
+
+
+def fake(mean):
+    """A task that predicts ``mean`` for every row."""
+
+    def task(table, sizes):
+        del sizes
+        splits, rows = table.new_labels.shape
+        return {"HMC": Result(np.full((splits, rows), mean), np.ones(splits), {})}
+
+    return task
+
+
+def test_a_run_writes_rows_picture_and_report_and_resumes(tmp_path, monkeypatch):
+    monkeypatch.setitem(bnn.TASKS, ("HMC",), fake(0.5))
+    settings = bnn.Settings(methods="HMC", **TINY)
+    figures = bnn.run(settings, tmp_path, progress=False)
+    assert {p.name for p in tmp_path.iterdir()} == {"bnn.jsonl", "bnn.png", "report.json", "report.html"}
+    assert json.dumps(figures, allow_nan=False)
+    rows = store.read_rows(tmp_path / "bnn.jsonl")
+    assert [row["split"] for row in rows] == [0, 1]
+    wanted = {"dataset", "method", "split", "test_ll", "test_error", "ece", "train_seconds"}
+    assert wanted | {"tuned", "amortised", "settings", "seed", "commit"} <= set(rows[0])
+    assert rows[0]["test_ll"] == pytest.approx(np.log(0.5))
+
+    monkeypatch.setitem(bnn.TASKS, ("HMC",), fake(0.9))
+    bnn.run(settings, tmp_path, progress=False)
+    assert store.read_rows(tmp_path / "bnn.jsonl") == rows, "rows of the same settings are kept"
+    with (tmp_path / "bnn.jsonl").open("w") as file:
+        file.write(json.dumps(rows[0]) + "\n")
+    bnn.run(settings, tmp_path, progress=False)
+    again = store.read_rows(tmp_path / "bnn.jsonl")
+    assert [row["split"] for row in again] == [0, 1], "half a group is made again"
+    assert again[0]["test_ll"] != rows[0]["test_ll"]
+
+
+def test_every_split_learns_with_its_own_setting():
+    table = problems.outer(problems.load("crabs"), 2, 0)
+    course = methods.variational(methods.Sizes(40, 1, 1, 1, 4, 1, 0))
+    made = follow(course, jax.random.key(0), table, [0.05, 1e-9])
+    assert made.probabilities.shape == (2, len(course.marks), 100, 20)
+    assert made.students.mean.shape == (2, len(course.marks), 401)
+    moved = jnp.abs(made.students.mean[:, -1] - made.students.mean[:, 0]).max(1)
+    assert moved[0] > 0.1
+    assert moved[1] < 1e-5
+    values = problems.log_likelihood(made.mean, np.asarray(table.new_labels)[:, None])
+    assert values[0, -1] > values[0, 0]
+
+
+@pytest.mark.slow
+def test_the_student_of_vi_is_tuned_finished_and_mixed(monkeypatch):
+    monkeypatch.setattr(methods, "TRANSITIONS", (1, 2, 4))
+    monkeypatch.setattr(methods, "OFFERED", (2, 4))
+    table = problems.outer(problems.load("crabs"), 2, 0)
+    made = methods.variational_family(table, methods.Sizes(4, 4, 4, 1, 4, 1, 0))
+    assert set(made) == {"VI", "VI (paper)", "finished", "mixture of chains"}
+    for result in made.values():
+        assert result.mean.shape == (2, 20)
+        assert ((result.mean > 0) & (result.mean < 1)).all()
+        assert (result.seconds > 0).all()
+    finished = made["finished"]
+    untouched = finished.extra["transitions"] == 0
+    np.testing.assert_allclose(finished.mean[untouched], made["VI"].mean[untouched])
+    assert set(made["VI"].extra["rate"]) <= set(methods.RATES)
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(IngredientError, match="A data set is one of crabs"):
+        bnn.Settings(datasets="iris")
+    with pytest.raises(IngredientError, match="A method is one of VI"):
+        bnn.Settings(methods="magic")
+
+
+def test_validation_parts_lie_inside_their_training_part_and_do_not_meet():
+    table = problems.outer(problems.load("crabs"), 3, 0)
+    parts = problems.inner(table, 2, 0)
+    assert parts.features.shape == (6, 144, 6)
+    assert parts.new_features.shape == (6, 36, 6)
+    for split in range(3):
+        rows = {tuple(row) for row in np.asarray(table.features[split])}
+        first, second = (
+            {tuple(r) for r in np.asarray(parts.new_features[2 * split + f])} for f in (0, 1)
+        )
+        assert first <= rows
+        assert second <= rows
+        assert not first & second
+        learnt = {tuple(r) for r in np.asarray(parts.features[2 * split])}
+        assert not first & learnt
+
+
+def test_wide_tables_keep_their_posterior_and_their_predictions():
+    random = np.random.default_rng(0)
+    train, new = random.normal(size=(5, 30)), random.normal(size=(4, 30))
+    small, small_new = problems.reduced(train, new)
+    assert small.shape == (5, 6)
+    np.testing.assert_allclose(small @ small.T, train @ train.T, atol=1e-9)
+    np.testing.assert_allclose(small_new @ small.T, new @ train.T, atol=1e-9)
+    np.testing.assert_allclose((small_new**2).sum(1), (new**2).sum(1))
+
+
+def test_calibration_error_of_known_cases():
+    labels = np.array([0, 1, 1, 1])
+    assert problems.calibration_error(np.full(4, 0.75), labels) == pytest.approx(0)
+    assert problems.calibration_error(np.full(4, 0.25), labels) == pytest.approx(0.5)
+    assert problems.calibration_error(labels.astype(float), labels) == pytest.approx(0)
+
+
+def test_choices_follow_the_best_fold_mean():
+    values = np.arange(2 * 3 * 2 * 4).reshape(12, 4)
+    rate, mark = np.array([1, 0, 1]), np.array([3, 2, 0])
+    chosen = methods._chosen(values, rate, mark, folds=2)
+    cube = values.reshape(2, 3, 2, 4)
+    pairs = list(enumerate(zip(rate, mark, strict=True)))
+    np.testing.assert_array_equal(chosen, [cube[r, s, f, m] for s, (r, m) in pairs for f in (0, 1)])
+    offers = [np.array([0.0, 0.0, 5.0, 1.0]), np.ones(4)]
+    assert methods._best(offers, splits=2, folds=2).tolist() == [1, 0]
+
+
+def test_more_transitions_are_kept_unless_validation_speaks_against_them():
+    noise = np.random.default_rng(0).normal(size=(2, 2, 50))
+    best, close, worse = np.zeros((2, 2, 50)), noise - noise.mean() - 0.01, noise * 0.01 - 0.5
+    flat = [offer.reshape(4, 50) for offer in (best, close, worse)]
+    assert methods.furthest(flat, 2).tolist() == [1, 1]
+    assert methods.furthest([flat[0], flat[2], flat[2]], 2).tolist() == [0, 0]
+    assert methods.furthest([flat[2], flat[2], flat[0]], 2).tolist() == [2, 2]
+
+
+def test_a_window_is_the_second_half():
+    means = np.arange(len(methods.TRANSITIONS), dtype=float)[None, :, None]
+    half = [i for i, t in enumerate(methods.TRANSITIONS) if 4 < t <= 8]
+    assert methods.window(means, 8)[0, 0] == np.mean(half)
+    assert methods.window(means, 2)[0, 0] == 1
+
+
+def test_a_mixture_has_a_component_per_chain():
+    path = jax.random.normal(jax.random.key(0), (8, 3, 5)) + 10 * jnp.arange(3)[:, None]
+    student = eqx.filter_jit(methods.mixture_of_chains)(jax.random.key(1), path, 1.0)
+    np.testing.assert_allclose(student.means, path.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(jnp.exp(student.log_scales), path.std(0), rtol=1e-3)
+
+
+def test_rhat_tells_chains_that_agree_from_those_that_do_not():
+    logits = np.random.default_rng(0).normal(size=(100, 4, 3))
+    apart = logits + 3 * np.arange(4)[:, None]
+    together, separate = (methods.rhat(1 / (1 + np.exp(-x))) for x in (logits, apart))
+    assert together < 1.05
+    assert separate > 1.5
+
+
+def rows_of(method, values, dataset="pima", **more):
+    return [
+        {"dataset": dataset, "method": method, "split": i, "test_ll": v, "test_error": -v, "ece": 0.1,
+         "train_seconds": 1.0, **more}
+        for i, v in enumerate(values)
+    ]  # fmt: skip
+
+
+def test_bold_marks_the_best_and_its_ties_by_paired_differences():
+    noise = np.array([0.0, 0.3, -0.3, 0.1])
+    rows = rows_of("VI", -0.5 + noise) + rows_of("finished", -0.4 + noise)
+    rows += rows_of("HMC", -0.41 + noise + [0.05, -0.05, 0.05, -0.05])
+    made = cells(rows, "pima", "test_ll", ("VI", "finished", "HMC", "AMC"), max)
+    assert [text.startswith("**") for text in made] == [False, True, True, False]
+    assert made[3] == ""
+
+
+def test_goals_count_sets():
+    noise = np.array([0.01, -0.01, 0.0, 0.005])
+    rows = rows_of("VI", -0.5 + noise) + rows_of("finished", -0.4 + noise + [0.001, 0, 0, 0])
+    rows += rows_of("MALA-100", -0.41 + noise, train_seconds=10.0)
+    found = goals(rows)
+    assert found["better_than_vi"] == 1
+    assert found["worse_than_mala"] == 0
+    assert found["paper_reached"] == 1
+    assert found["largest_time_over_mala"] == pytest.approx(0.1)
+    assert paired(np.array([1.0, 3.0]), np.array([0.0, 0.0])) == (2.0, pytest.approx(1.0))
+
+
+def test_the_outside_of_the_span_is_one_gaussian_number():
+    """Predictions of a linear model on a wide table agree with its exact posterior."""
+    random = np.random.default_rng(1)
+    train, new, y = random.normal(size=(4, 9)), random.normal(size=(3, 9)), random.normal(size=4)
+    small, small_new = problems.reduced(train, new)
+    spreads = []
+    for features, rows in ((train, new), (small, small_new)):
+        target = BayesianNetwork(features, y, (), "gaussian")
+        precision = -jax.hessian(target.log_density)(jnp.zeros(target.dim))
+        design = np.column_stack([rows, np.ones(3)])
+        spreads.append(np.einsum("ni,ij,nj->n", design, np.linalg.inv(precision), design))
+    np.testing.assert_allclose(*spreads, rtol=1e-4)
