@@ -37,7 +37,7 @@ from understudy.training import train
 # Cheaper to compile than the default generator, and nothing here is split across machines.
 _KEYS = "unsafe_rbg"
 # Past this acceptance another round of a flow changes less than its draws can show.
-_FINE = 0.95
+_FINE = 0.9
 
 
 class Gradients(int):
