@@ -112,7 +112,7 @@ def _told_apart(draws: np.ndarray, reference: np.ndarray, n: int = 4000) -> floa
     few = draws[np.random.default_rng(0).choice(len(draws), n, replace=len(draws) < n)]
     scale = reference.std(0)
     a, b = (jnp.asarray((v - reference.mean(0)) / scale, jnp.float32) for v in (few, reference[:n]))
-    return float(classifier_two_sample(jax.random.key(0), a, b, folds=3, steps=500))
+    return float(classifier_two_sample(jax.random.key(0), a, b, folds=3, steps=300))
 
 
 def _understudy(posterior: Posterior, settings: Settings) -> Iterator[Draws]:
