@@ -91,7 +91,7 @@ def _train(posterior: Posterior, guide: Any, key: PRNGKeyArray, rate: Any, steps
         jax.random.split(key, 64),
     )
     # A draw whose density overflows would hide how good the others are.
-    return params, jnp.nanmean(losses)
+    return params, jnp.nanmean(jnp.where(jnp.isfinite(losses), losses, jnp.nan))
 
 
 def _timed(draw: Callable, key: PRNGKeyArray, params: Any, n: int) -> tuple[dict[str, Array], float]:
