@@ -139,11 +139,11 @@ def _fitted(posterior: Posterior, seed: int, settings: Settings, cache: str) -> 
 
 
 def _guide(name: str) -> Callable[[Posterior, Settings], Iterable[Draws]]:
-    return lambda p, s: guide_draws(p, name, s.seeds, s.steps, s.draws)
+    return lambda p, s: guide_draws(p, name, s.seeds or 1, s.steps or 1, s.draws)
 
 
 def _seeds(settings: Settings) -> range:
-    return range(settings.seed, settings.seed + settings.seeds)
+    return range(settings.seed, settings.seed + (settings.seeds or 1))
 
 
 METHODS: dict[str, Callable[[Posterior, Settings], Iterable[Draws]]] = {

@@ -150,10 +150,15 @@ def nuts_draws(
     for seed in seeds:
         sites, warm, ran, spent = _nuts(posterior, sampler, seed)
         matrix = posterior.matrix(sites)
-        effective = min(float(array_stats.ess(column.reshape(chains, -1))) for column in matrix.T)
+        effective = min(_effective(column.reshape(chains, -1)) for column in matrix.T)
         note = {"draws": draws * chains, "least_effective": effective, "warmup_seconds": warm}
         note["wall_seconds"] = cold
         yield Draws(matrix, warm + ran, cold - warm - ran, spent, effective / ran, note)
+
+
+def _effective(values: Float[np.ndarray, "chains n"]) -> float:
+    found: Any = array_stats.ess(values)
+    return float(found)
 
 
 def _nuts(posterior: Posterior, sampler: MCMC, seed: int) -> tuple[dict[str, Array], float, float, int]:
