@@ -87,9 +87,7 @@ def digest(raw: bytes) -> str:
 def _obtain(name: str, expected: str) -> np.ndarray:
     file = f"{name}-ubyte.gz"
     addresses = [f"{address}/{file}" for address in _ADDRESSES]
-    raw = files.obtain(
-        f"mnist/{file}", lambda: files.fetch(*addresses), addresses[0], digest, expected
-    )
+    raw = files.obtain(f"mnist/{file}", lambda: files.fetch(*addresses), addresses[0], digest, expected)
     return read_idx(raw)
 
 
