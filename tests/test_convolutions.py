@@ -126,7 +126,7 @@ def test_batch_normalisation_sees_the_batch_and_its_statistics_can_be_stored():
 
 
 def test_settled_features_of_a_batch_are_those_of_training():
-    features = ConvolutionalFeatures(KEY, (9, 8), (3, 4), 3, normalised=True, form="patches")
+    features = ConvolutionalFeatures(KEY, (9, 8), (3, 4), 3, normalised=True)
     x = jax.random.normal(jax.random.key(1), (20, 9, 8))
     trained = jax.jit(jax.vmap(features, axis_name=CONDITIONS))(x)
     settled = jax.jit(lambda x: jax.vmap(features.settled(x))(x))(x)

@@ -23,7 +23,7 @@ class ConvolutionalFeatures(eqx.Module):
         channels: of the layers.
         width: of the kernels.
         normalised: whether every layer is followed by batch normalisation.
-        form: of the convolutions.
+        first: form of the first convolution; the others gather patches.
     """
 
     layers: list[Convolution]
@@ -36,13 +36,13 @@ class ConvolutionalFeatures(eqx.Module):
         channels: Sequence[int] = (16, 32, 32),
         width: int = 5,
         normalised: bool = False,
-        form: Form = "rows",
+        first: Form = "rows",
     ):
         channels = sizes("channels", channels)
         keys = jax.random.split(random_key(key), len(channels))
         self.layers = []
         for one, c, o in zip(keys, [1, *channels[:-1]], channels, strict=True):
-            size = self.layers[-1].out if self.layers else size
+            size, form = (self.layers[-1].out, "patches") if self.layers else (size, first)
             self.layers.append(Convolution(one, size, (c, o), width, 2, form, bias=not normalised))
         self.norms = [BatchNormalisation(o) for o in channels] if normalised else []
 
@@ -125,7 +125,7 @@ class ImageDecoder(eqx.Module):
         size: Size,
         hidden: Sequence[int] = (500,),
         channels: Sequence[int] = (16, 32, 32),
-        forms: Sequence[Form] = ("rows", "rows", "rows"),
+        forms: Sequence[Form] = ("rows", "patches", "rows"),
     ):
         channels = [1, *sizes("channels", channels)]
         steps = [size]
@@ -185,4 +185,4 @@ def wild_features(
     key: PRNGKeyArray, size: Size, channels: Sequence[int] = (32, 64, 128, 256)
 ) -> ConvolutionalFeatures:
     """The convolutions of the paper's critic and wild encoders: 3 x 3, batch normalised."""
-    return ConvolutionalFeatures(key, size, channels, width=3, normalised=True, form="patches")
+    return ConvolutionalFeatures(key, size, channels, width=3, normalised=True, first="patches")
