@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.core import bind
-from understudy.experiments.mnist.course import _adam
+from understudy.experiments.mnist.course import adam
 from understudy.experiments.mnist.methods import METHODS, make_model, make_student
 from understudy.experiments.rows import last_line, provenance
 from understudy.preparation import prepare
@@ -63,9 +63,9 @@ def update(name):
         stage.feedback(),
         Binarised(PIXELS, BATCH),
         particles=1,
-        optimiser=_adam(),
-        model_optimiser=_adam(),
-        critic_optimiser=_adam(b1=0.5),
+        optimiser=adam(1e-3, None),
+        model_optimiser=adam(1e-3, None),
+        critic_optimiser=adam(1e-3, None, b1=0.5),
     ).compile()
     return lambda: training.advance(training.state, 1)[1].loss
 

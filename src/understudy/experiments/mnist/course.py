@@ -1,6 +1,5 @@
 """Training one method in its stages, each within a budget of CPU time, resumable."""
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -95,6 +94,8 @@ class Budget:
         share = self.core / self.core_seconds if self.updates is None else step / self.updates
         if share >= 1:
             raise StopTraining
+        if self.updates is not None:
+            return chunk.state
         return with_rates(chunk.state, {name: r * factor(share) for name, r in self.rates.items()})
 
     def _recall(self, step: int) -> None:
@@ -104,21 +105,18 @@ class Budget:
             self.core, self.wall = rows[-1]["core_seconds"], rows[-1]["wall_seconds"]
 
 
-def factor(share: float) -> float:
+def factor(share: Any) -> Any:
     """Of the learning rate's peak when a share of the budget is spent."""
-    rise = min(1.0, share / WARM_UP + FLOOR)
-    return rise * (FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * share)))
+    rise = jnp.minimum(1.0, share / WARM_UP + FLOOR)
+    return rise * (FLOOR + (1 - FLOOR) * 0.5 * (1 + jnp.cos(jnp.pi * share)))
 
 
 def with_rates(state: State, rates: Mapping[str, float]) -> State:
     """The state with other learning rates."""
     for name, rate in rates.items():
         if name in state.memory:
-            state = eqx.tree_at(
-                lambda s, name=name: s.memory[name].hyperparams["learning_rate"],
-                state,
-                jnp.asarray(rate, jnp.float32),
-            )
+            where = lambda s, name=name: s.memory[name].hyperparams["learning_rate"]  # noqa: E731
+            state = eqx.tree_at(where, state, jnp.asarray(rate, jnp.float32))
     return state
 
 
@@ -167,9 +165,9 @@ def _train_stage(
         chunk=plan.chunk,
         checkpoint_seconds=60.0,
         callbacks=[budget],
-        optimiser=_adam(),
-        model_optimiser=_adam(),
-        critic_optimiser=_adam(b1=0.5),
+        optimiser=adam(stage.rate, updates),
+        model_optimiser=adam(stage.rate, updates),
+        critic_optimiser=adam(stage.critic_rate, updates, b1=0.5),
         **stage.settings,
     )
     target: Any = fitted.state.target
@@ -204,7 +202,7 @@ def train_proposal(
             callbacks=[
                 Budget(folder / "proposal" / "spent.jsonl", plan.core_seconds, plan.updates, rates)
             ],
-            optimiser=_adam(),
+            optimiser=adam(2e-3, plan.updates),
         )
         store.save(file, fitted.student)
     return store.load(file)
@@ -218,5 +216,8 @@ def _usable(student: Any, pixels: np.ndarray) -> Student | None:
     return student if isinstance(student, GaussianEncoder) else None
 
 
-def _adam(b1: float = 0.9) -> optax.GradientTransformation:
-    return optax.inject_hyperparams(optax.adam)(learning_rate=1e-4, b1=b1)
+def adam(rate: float, updates: int | None, b1: float = 0.9) -> optax.GradientTransformation:
+    """Adam whose rate follows :func:`factor`: by the count of updates, or else steered by a Budget."""
+    if updates is None:
+        return optax.inject_hyperparams(optax.adam)(learning_rate=FLOOR * rate, b1=b1)
+    return optax.adam(lambda count: rate * factor(count / updates), b1=b1)
