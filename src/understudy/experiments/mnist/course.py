@@ -96,7 +96,9 @@ class Budget:
             raise StopTraining
         if self.updates is not None:
             return chunk.state
-        return with_rates(chunk.state, {name: r * factor(share) for name, r in self.rates.items()})
+        return with_rates(
+            chunk.state, {name: float(r * factor(share)) for name, r in self.rates.items()}
+        )
 
     def _recall(self, step: int) -> None:
         store.truncate_rows(self.path, step - 1)
