@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "understudy"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-BASE = {"core", "networks", "checks"}
+BASE = {"core", "networks", "checks", "convolutions", "image_networks"}
 INGREDIENTS = {"targets", "students", "teachers", "feedbacks"}
 STORE = {"store", "description"}
 TRAINING = BASE | STORE | {"teaching", "learning", "callbacks"}
@@ -25,6 +25,8 @@ ALLOWED = {
     "core": set(),
     "checks": {"core"},
     "networks": {"core", "checks"},
+    "convolutions": {"core", "checks"},
+    "image_networks": {"core", "checks", "networks", "convolutions"},
     **dict.fromkeys(INGREDIENTS, BASE),
     "evaluation": {"core", "checks", "teachers"},
     "description": {"core"},

@@ -24,6 +24,7 @@ from understudy.parsing import Parser, UsageError, number, summary, unknown_word
 EXPERIMENTS = {
     "bnn": "understudy.experiments.bnn",
     "mixture": "understudy.experiments.mixture",
+    "mnist": "understudy.experiments.mnist",
     "toys": "understudy.experiments.toys",
 }
 BENCHMARKS = {"posteriors": "understudy.experiments.bench_posteriors"}

@@ -24,7 +24,7 @@ _CLASSES = ("understudy", "equinox", "flowjax", "paramax")
 _FUNCTIONS = (
     *(
         f"understudy.{name}"
-        for name in ("core", "networks", "students", "targets", "teachers", "feedbacks")
+        for name in ("core", "networks", "convolutions", "students", "targets", "teachers", "feedbacks")
     ),
     *(f"flowjax.{name}" for name in ("bijections", "distributions", "flows", "utils", "root_finding")),
     "equinox.nn",

@@ -12,7 +12,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from understudy.checks import shown, whole
-from understudy.core import Condition, Feedback, IngredientError, Student, Target, Teacher, numbered
+from understudy.core import (
+    CONDITIONS,
+    Condition,
+    Feedback,
+    IngredientError,
+    Student,
+    Target,
+    Teacher,
+    numbered,
+)
 from understudy.learning import Info, Learner, State
 
 
@@ -218,7 +227,7 @@ def _rehearse(target: Target, student: Student, x: Condition, particles: int) ->
     key = jax.random.key(0)
     doing = f"The student ({type(student).__name__}) cannot draw{given}"
     try:
-        draws = jax.eval_shape(lambda: student.sample(key, one, particles))
+        draws = jax.eval_shape(lambda x: _first_draws(student, key, x, particles), x)
         doing = f"The log density ({type(target).__name__}) fails at a draw of size {target.dim}{given}"
         jax.eval_shape(lambda z: target.log_density(z[0], one), draws)
     except IngredientError:
@@ -228,6 +237,13 @@ def _rehearse(target: Target, student: Student, x: Condition, particles: int) ->
         raise IngredientError(
             f"{doing}: {reason}. Check their shapes, and that data are passed where x is used."
         ) from error
+
+
+def _first_draws(student: Student, key: PRNGKeyArray, x: Condition, particles: int) -> Array:
+    if x is None:
+        return student.sample(key, x, particles)
+    draw = jax.vmap(lambda one: student.sample(key, one, particles), axis_name=CONDITIONS)
+    return draw(x)[0]
 
 
 def _check_student(target: Target, student: Any) -> None:

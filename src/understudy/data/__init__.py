@@ -11,15 +11,27 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import resources
+from typing import Literal, overload
 
 import numpy as np
 
 from understudy.checks import shown
 from understudy.core import IngredientError
 from understudy.data import files
+from understudy.data.images import Images, mnist
 from understudy.data.tabular import Splits, Table, parse, read_csv, splits, standardise
 
-__all__ = ["NAMES", "Splits", "Table", "load", "local", "read_csv", "splits", "standardise"]
+__all__ = [
+    "NAMES",
+    "Images",
+    "Splits",
+    "Table",
+    "load",
+    "local",
+    "read_csv",
+    "splits",
+    "standardise",
+]
 
 _UCI = "https://archive.ics.uci.edu/dataset"
 _CC = "CC BY 4.0"
@@ -120,14 +132,24 @@ _SETS = {
 NAMES = tuple(_SETS)
 
 
-def load(name: str) -> Table:
-    """A data set by name, with its source and licence: ``load("pima")``.
+@overload
+def load(name: Literal["mnist"]) -> Images: ...  # pyright: ignore[reportOverlappingOverload]
+
+
+@overload
+def load(name: str) -> Table: ...
+
+
+def load(name: str) -> Table | Images:
+    """A data set by name, with its source and licence: ``load("pima")``, ``load("mnist")``.
 
     Args:
-        name: one of :data:`NAMES`.
+        name: one of :data:`NAMES`, the tables, or "mnist".
     """
+    if name == "mnist":
+        return mnist()
     if name not in _SETS:
-        raise IngredientError(f"A data set is one of {', '.join(NAMES)}; {shown(name)} came.")
+        raise IngredientError(f"A data set is one of {', '.join(NAMES)}, mnist; {shown(name)} came.")
     known = _SETS[name]
     if known.download is None:
         raw = resources.files("understudy.data").joinpath("tables", f"{name}.csv").read_bytes()
@@ -138,7 +160,7 @@ def load(name: str) -> Table:
 
 
 def local() -> list[str]:
-    """The data sets that can be loaded without a network."""
+    """The tables that can be loaded without a network."""
     return [n for n, known in _SETS.items() if known.download is None or files.find(f"uci/{n}.csv")]
 
 

@@ -1,5 +1,14 @@
 """How good draws are: against a target, against reference draws, mode by mode."""
 
+from understudy.evaluation.evidence import (
+    Base,
+    Bounds,
+    Evidence,
+    annealed_evidence,
+    bidirectional,
+    gaussian_base,
+    importance_weighted,
+)
 from understudy.evaluation.samples import (
     ModeReport,
     classifier_two_sample,
@@ -22,16 +31,23 @@ from understudy.evaluation.stein import (
 from understudy.evaluation.trust import Finding, Trust, calibration, check, default_teacher
 
 __all__ = [
+    "Base",
+    "Bounds",
+    "Evidence",
     "Finding",
     "ModeReport",
     "SteinTest",
     "Trust",
+    "annealed_evidence",
+    "bidirectional",
     "calibration",
     "check",
     "classifier_two_sample",
     "default_teacher",
     "energy_distance",
     "energy_permutation_test",
+    "gaussian_base",
+    "importance_weighted",
     "kernel_stein_discrepancy",
     "marginal_wasserstein_1",
     "maximum_mean_discrepancy",

@@ -11,6 +11,7 @@ from understudy.students.gaussian import (
     GaussianMixture,
     LowRankGaussian,
 )
+from understudy.students.images import DropoutEncoder, NoisyEncoder, image_encoder
 from understudy.students.implicit import Gated, Implicit
 from understudy.students.mixture import Mixture
 from understudy.students.particles import ChainTable, NormalisedGaussian, Particles
@@ -23,6 +24,7 @@ __all__ = [
     "ChainTable",
     "DiagonalGaussian",
     "Dropout",
+    "DropoutEncoder",
     "Flow",
     "FullGaussian",
     "Gated",
@@ -31,6 +33,7 @@ __all__ = [
     "Implicit",
     "LowRankGaussian",
     "Mixture",
+    "NoisyEncoder",
     "NormalisedGaussian",
     "Particles",
     "TruncatedChain",
@@ -38,4 +41,5 @@ __all__ = [
     "autoregressive_flow",
     "coupling_flow",
     "gaussian_encoder",
+    "image_encoder",
 ]

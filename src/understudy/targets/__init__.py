@@ -2,6 +2,7 @@
 
 from understudy.targets.bayes import BayesianNetwork, Prediction, logistic_regression
 from understudy.targets.density import LogDensity, OfIndexed
+from understudy.targets.latent import Binarised, LatentVariableModel, binarise
 from understudy.targets.toy import (
     Ising,
     Mixture,
@@ -18,7 +19,9 @@ from understudy.targets.toy import (
 
 __all__ = [
     "BayesianNetwork",
+    "Binarised",
     "Ising",
+    "LatentVariableModel",
     "LogDensity",
     "Mixture",
     "Moons",
@@ -27,6 +30,7 @@ __all__ = [
     "Ring",
     "Warped",
     "banana",
+    "binarise",
     "eight_gaussians",
     "forty_gaussians",
     "funnel",

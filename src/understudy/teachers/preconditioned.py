@@ -61,14 +61,14 @@ class Preconditioned(Teacher):
         """Let the inner teacher adapt."""
         return Preconditioned(self.teacher.adapt(acceptance), self.draws, self.full)
 
-    def _scale(self, draws: Float[Array, "m d"]) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
+    def _scale(self, draws: Float[Array, "m d"]) -> tuple[Float[Array, " d"], Array]:
         usable = jnp.isfinite(draws).all(-1, keepdims=True)
         m = jnp.maximum(usable.sum(), 1)
         mean = jnp.where(usable, draws, 0.0).sum(0) / m
         centred = jnp.where(usable, draws - mean, 0.0)
         scale = jnp.maximum(jnp.sqrt((centred**2).sum(0) / m), 1e-6)
         if not self.full:
-            return mean, jnp.diag(scale)
+            return mean, scale
         d = mean.size
         standard = centred / scale
         correlation = (standard.T @ standard + d * jnp.eye(d)) / (m + d)
@@ -144,13 +144,17 @@ def _improve_rescaled(
     z: Array,
     proposal: Proposal,
 ) -> Improved:
+    scales = root.ndim == 1
+
     def colour(u):
-        return mean + u @ root.T
+        return mean + (u * root if scales else u @ root.T)
 
     def whiten(z):
+        if scales:
+            return (z - mean) / root
         return jax.scipy.linalg.solve_triangular(root, (z - mean).T, lower=True).T
 
-    inner = _whitened(proposal, whiten, colour, jnp.log(jnp.diag(root)).sum())
+    inner = _whitened(proposal, whiten, colour, jnp.log(root if scales else jnp.diag(root)).sum())
     out = teacher.improve(key, lambda u: log_density(colour(u)), whiten(z), inner)
     control = None if out.control is None else colour(out.control)
     return out._replace(z=jnp.where(out.finite[:, None], colour(out.z), z), control=control)

@@ -1,0 +1,225 @@
+"""Training one method in its stages, each within a budget of CPU time, resumable."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import UInt8
+
+from understudy import store
+from understudy.callbacks import Chunk, StopTraining
+from understudy.core import Student
+from understudy.experiments.mnist.methods import Method, Stage, make_model, make_student
+from understudy.feedbacks import ExclusiveKL
+from understudy.learning import State
+from understudy.students import GaussianEncoder
+from understudy.targets import Binarised, LatentVariableModel, OfIndexed
+from understudy.teachers import Identity
+from understudy.training import fit
+
+WARM_UP = 0.03
+FLOOR = 0.02
+SETTLING = 2000
+NO_LIMIT = 10**9
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all methods of a run have in common.
+
+    Attributes:
+        core_seconds: CPU time of a method's training, all stages together, without compilation.
+        updates: of a method instead, whatever they cost; then the run is the same bit for bit.
+        batch: images in a batch.
+        reading: of the paper's eta.
+        seed: of the training.
+        chunk: updates between two looks at the clock.
+    """
+
+    core_seconds: float
+    updates: int | None
+    batch: int
+    reading: str
+    seed: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A decoder and an encoder (None for chains without one), and what they cost."""
+
+    model: LatentVariableModel
+    student: Student | None
+    core_seconds: float
+    wall_seconds: float
+    updates: int
+
+
+class Budget:
+    """Stops a training when its share of CPU time (or updates) is spent, and steers the learning rates.
+
+    The rates rise for a short while, so that a new feedback does not break what was learnt, and then
+    fall as a cosine. CPU time is the process's, from the first update on.
+
+    Args:
+        path: where to keep what was spent, for a resumed run.
+        core_seconds: how much there is.
+        updates: how many there are instead, or None.
+        rates: peaks of the learning rates, by the names in ``State.memory``.
+    """
+
+    def __init__(self, path: Path, core_seconds: float, updates: int | None, rates: Mapping[str, float]):
+        self.path, self.core_seconds, self.updates, self.rates = path, core_seconds, updates, rates
+        self.core = self.wall = 0.0
+        self.clocks: tuple[float, float] | None = None
+
+    def __call__(self, chunk: Chunk) -> State:
+        """Count what was spent; the state with the rates of the next chunk."""
+        step, now = int(chunk.row["step"]), (time.process_time(), time.perf_counter())
+        if self.clocks is None:
+            self._recall(step)
+        else:
+            self.core += now[0] - self.clocks[0]
+            self.wall += now[1] - self.clocks[1]
+        self.clocks = now
+        row = {"step": step, "core_seconds": self.core, "wall_seconds": self.wall}
+        store.append_row(self.path, row)
+        share = self.core / self.core_seconds if self.updates is None else step / self.updates
+        if share >= 1:
+            raise StopTraining
+        if self.updates is not None:
+            return chunk.state
+        return with_rates(
+            chunk.state, {name: float(r * factor(share)) for name, r in self.rates.items()}
+        )
+
+    def _recall(self, step: int) -> None:
+        store.truncate_rows(self.path, step - 1)
+        rows = store.read_rows(self.path)
+        if rows:
+            self.core, self.wall = rows[-1]["core_seconds"], rows[-1]["wall_seconds"]
+
+
+def factor(share: Any) -> Any:
+    """Of the learning rate's peak when a share of the budget is spent."""
+    rise = jnp.minimum(1.0, share / WARM_UP + FLOOR)
+    return rise * (FLOOR + (1 - FLOOR) * 0.5 * (1 + jnp.cos(jnp.pi * share)))
+
+
+def with_rates(state: State, rates: Mapping[str, float]) -> State:
+    """The state with other learning rates."""
+    for name, rate in rates.items():
+        if name in state.memory:
+            where = lambda s, name=name: s.memory[name].hyperparams["learning_rate"]  # noqa: E731
+            state = eqx.tree_at(where, state, jnp.asarray(rate, jnp.float32))
+    return state
+
+
+def train(folder: Path, method: Method, pixels: UInt8[np.ndarray, "n h w"], plan: Plan) -> Trained:
+    """Train a method's stages, or read what was trained before."""
+    model_key, student_key = jax.random.split(jax.random.key(plan.seed))
+    now = Trained(make_model(model_key), None, 0.0, 0.0, 0)
+    kind = None
+    for stage in method.stages:
+        folder = folder / f"{stage.name}, {stage.share:g}"
+        file = folder / "model.safetensors"
+        if file.exists():
+            now = Trained(**store.load(file))
+        else:
+            fresh = stage.encoder != kind or now.student is None
+            start = make_student(stage.encoder, student_key, len(pixels)) if fresh else now.student
+            now = _train_stage(folder, stage, now, start, pixels, plan)
+            store.save(file, {name: getattr(now, name) for name in now.__dataclass_fields__})
+        kind = stage.encoder
+    return now
+
+
+def _train_stage(
+    folder: Path, stage: Stage, before: Trained, student: Student, pixels: Any, plan: Plan
+) -> Trained:
+    table = stage.encoder == "table"
+    updates = None if plan.updates is None else max(1, round(stage.share * plan.updates))
+    budget = Budget(
+        folder / "spent.jsonl",
+        stage.share * plan.core_seconds,
+        updates,
+        {"student": stage.rate, "model": stage.rate, "critic": stage.critic_rate},
+    )
+    fitted = fit(
+        OfIndexed(before.model) if table else before.model,
+        student,
+        stage.teacher(plan.reading),
+        stage.feedback(),
+        Binarised(pixels, plan.batch, indexed=table),
+        updates=updates or NO_LIMIT,
+        seed=plan.seed,
+        particles=1,
+        folder=folder,
+        resume=True,
+        progress=False,
+        chunk=plan.chunk,
+        checkpoint_seconds=60.0,
+        callbacks=[budget],
+        optimiser=adam(stage.rate, updates),
+        model_optimiser=adam(stage.rate, updates),
+        critic_optimiser=adam(stage.critic_rate, updates, b1=0.5),
+        **stage.settings,
+    )
+    target: Any = fitted.state.target
+    model = target.target if table else target
+    core, wall = before.core_seconds + budget.core, before.wall_seconds + budget.wall
+    done = before.updates + int(fitted.state.step)
+    return Trained(model, _usable(fitted.student, pixels), core, wall, done)
+
+
+def train_proposal(
+    folder: Path, trained: Trained, pixels: UInt8[np.ndarray, "n h w"], plan: Plan
+) -> GaussianEncoder:
+    """A Gaussian encoder trained by variational inference on a decoder that stays as it is."""
+    file = folder / "proposal.safetensors"
+    if not file.exists():
+        fresh = make_student("gaussian", jax.random.key(plan.seed), len(pixels))
+        rates = {"student": 2e-3}
+        fitted = fit(
+            trained.model,
+            fresh,
+            Identity(),
+            ExclusiveKL(),
+            Binarised(pixels, plan.batch),
+            updates=plan.updates or NO_LIMIT,
+            seed=plan.seed,
+            particles=1,
+            folder=folder / "proposal",
+            resume=True,
+            progress=False,
+            chunk=plan.chunk,
+            checkpoint_seconds=60.0,
+            callbacks=[
+                Budget(folder / "proposal" / "spent.jsonl", plan.core_seconds, plan.updates, rates)
+            ],
+            optimiser=adam(2e-3, plan.updates),
+        )
+        store.save(file, fitted.student)
+    return store.load(file)
+
+
+def _usable(student: Any, pixels: np.ndarray) -> Student | None:
+    """The encoder with the statistics of its normalisation stored; no table of chains."""
+    if hasattr(student, "settled"):
+        x = Binarised(pixels, min(SETTLING, len(pixels)))(jax.random.key(0))
+        return eqx.filter_jit(lambda student, x: student.settled(x))(student, x)
+    return student if isinstance(student, GaussianEncoder) else None
+
+
+def adam(rate: float, updates: int | None, b1: float = 0.9) -> optax.GradientTransformation:
+    """Adam whose rate follows :func:`factor`: by the count of updates, or else steered by a Budget."""
+    if updates is None:
+        return optax.inject_hyperparams(optax.adam)(learning_rate=FLOOR * rate, b1=b1)
+    return optax.adam(lambda count: rate * factor(count / updates), b1=b1)

@@ -1,0 +1,176 @@
+"""Latent-variable models: a decoder turns a Gaussian z into the parameters of an observation x."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.stats import norm
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray, Scalar
+
+from understudy.checks import function, one_of, positive, shown, whole
+from understudy.core import Condition, Indexed, IngredientError, Student, Target, Teacher, bind
+
+
+class LatentVariableModel(Target):
+    """log p_theta(x, z) = log N(z; 0, I) + log p(x | decoder(z)), where theta learns with the student.
+
+    Every floating-point array of the decoder is part of theta, and so is the noise of a Gaussian
+    likelihood. To hold something fixed, wrap it with ``paramax.non_trainable``.
+
+    Reference: Kingma and Welling, "Auto-Encoding Variational Bayes", 2014; Li, Turner and Liu, 2017,
+    section 3.3 (learning theta from the teacher's draws).
+
+    Args:
+        decoder: a module from one latent vector to an array of the shape of x: the logits of binary
+            values, or the means of real ones.
+        dim: size of the latent vector.
+        likelihood: "bernoulli" (x is 0 or 1; numbers between count as shares) or "gaussian".
+        noise: where the standard deviation of a Gaussian likelihood starts.
+    """
+
+    decoder: Callable[[Float[Array, " d"]], Float[Array, "..."]]
+    log_noise: Float[Array, ""] | None
+    dim: int = eqx.field(static=True)
+    likelihood: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        decoder: Callable[[Float[Array, " d"]], Float[Array, "..."]],
+        dim: int,
+        likelihood: str = "bernoulli",
+        noise: ArrayLike = 1.0,
+    ):
+        self.decoder = function("decoder", decoder)
+        self.dim = whole("dim", dim)
+        self.likelihood = one_of("likelihood", ("bernoulli", "gaussian"), likelihood)
+        start = jnp.log(positive("noise", noise))
+        self.log_noise = start if likelihood == "gaussian" else None
+
+    def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log prior plus log likelihood."""
+        return norm.logpdf(z).sum() + self.log_likelihood(z, x)
+
+    def log_likelihood(self, z: Float[Array, " d"], x: Float[Array, "..."]) -> Scalar:
+        """Log p(x | z, theta), a sum over the entries of x."""
+        output = self.decoder(z)
+        if output.shape != x.shape:
+            raise IngredientError(
+                f"The decoder gives an array of the shape of x, {x.shape}; shape {output.shape} came."
+            )
+        if self.log_noise is None:
+            return jnp.sum(x * output - jax.nn.softplus(output))
+        return norm.logpdf(x, output, jnp.exp(self.log_noise)).sum()
+
+    def mean(self, z: Float[Array, " d"]) -> Float[Array, "..."]:
+        """The mean of x given one latent vector."""
+        output = self.decoder(z)
+        return jax.nn.sigmoid(output) if self.log_noise is None else output
+
+    def observe(self, key: PRNGKeyArray, z: Float[Array, " d"]) -> Float[Array, "..."]:
+        """Draw x given one latent vector."""
+        mean = self.mean(z)
+        if self.log_noise is None:
+            return jax.random.bernoulli(key, mean).astype(mean.dtype)
+        return mean + jnp.exp(self.log_noise) * jax.random.normal(key, mean.shape)
+
+    def simulate(self, key: PRNGKeyArray, n: int) -> tuple[Float[Array, "n d"], Float[Array, "n ..."]]:
+        """Draw ``n`` pairs of latent vector and observation: z is an exact draw from p(z | x)."""
+        first, second = jax.random.split(key)
+        z = jax.random.normal(first, (n, self.dim))
+        return z, jax.vmap(self.observe)(jax.random.split(second, n), z)
+
+    def generate(self, key: PRNGKeyArray, n: int) -> Float[Array, "n ..."]:
+        """The means of x at ``n`` latent vectors of the prior: smooth pictures, say."""
+        return jax.vmap(self.mean)(jax.random.normal(key, (n, self.dim)))
+
+    def reconstruct(
+        self, key: PRNGKeyArray, student: Student, x: Float[Array, "..."], n: int = 1
+    ) -> Float[Array, "..."]:
+        """The mean of x over ``n`` of the student's draws for it."""
+        return jax.vmap(self.mean)(student.sample(key, x, n)).mean(0)
+
+    def impute(
+        self,
+        key: PRNGKeyArray,
+        student: Student,
+        x: Float[Array, "..."],
+        missing: Bool[Array, "..."],
+        steps: int = 100,
+        teacher: Teacher | None = None,
+    ) -> Float[Array, "steps ..."]:
+        """Fill in what is missing of one x by approximate Gibbs sampling; x after every step.
+
+        A step draws z from the student given x as it is filled in now, then the missing part of x given
+        z. What stands in the missing part of ``x`` is where it starts.
+
+        Reference: Rezende, Mohamed and Wierstra, "Stochastic Backpropagation and Approximate Inference
+        in Deep Generative Models", 2014.
+
+        Args:
+            key: random key.
+            student: draws z given x; one with batch normalisation must be settled.
+            x: the observation.
+            missing: True where x is not known, of the shape of x.
+            steps: how many.
+            teacher: improves every z, which brings the draws nearer to exact Gibbs sampling.
+        """
+        if missing.shape != x.shape:
+            raise IngredientError(
+                f"missing says which entries of x are, so has its shape {x.shape}; "
+                f"shape {missing.shape} came."
+            )
+
+        def step(x, key):
+            draw, improve, observe = jax.random.split(key, 3)
+            z = student.sample(draw, x, 1)
+            if teacher is not None:
+                z = teacher.improve(improve, lambda z: self.log_density(z, x), z, bind(student, x)).z
+            x = jnp.where(missing, self.observe(observe, z[0]), x)
+            return x, x
+
+        return jax.lax.scan(step, x, jax.random.split(key, whole("steps", steps)))[1]
+
+
+class Binarised(eqx.Module):
+    """Batches of images, every pixel 1 with the probability that is its grey value, drawn anew.
+
+    Give it to ``fit`` as ``data``. The grey values stay on the device as bytes.
+
+    Reference: Salakhutdinov and Murray, "On the quantitative analysis of deep belief networks", 2008.
+
+    Args:
+        pixels: bytes from 0 to 255, or shares from 0 to 1; one image (or row of a table) a row.
+        size: images in a batch.
+        indexed: whether every image comes with its row, for students that keep something per datum.
+    """
+
+    pixels: Array
+    size: int = eqx.field(static=True)
+    indexed: bool = eqx.field(static=True)
+
+    def __init__(self, pixels: Any, size: int = 100, indexed: bool = False):
+        self.pixels = jnp.asarray(pixels)
+        self.size = whole("size", size)
+        self.indexed = indexed
+        largest = 255 if self.pixels.dtype == jnp.uint8 else 1
+        inside = (self.pixels >= 0) & (self.pixels <= largest)
+        if self.pixels.ndim < 2 or not self.pixels.shape[0] or not bool(inside.all()):
+            raise IngredientError(
+                "pixels are images one by one, bytes from 0 to 255 or numbers from 0 to 1; "
+                f"{shown(self.pixels)} came; divide by the largest value, say."
+            )
+
+    def __call__(self, key: PRNGKeyArray) -> Condition:
+        """One batch, images drawn with replacement."""
+        choose, draw = jax.random.split(key)
+        rows = jax.random.randint(choose, (self.size,), 0, self.pixels.shape[0])
+        x = binarise(draw, self.pixels[rows])
+        return Indexed(rows, x) if self.indexed else x
+
+
+def binarise(key: PRNGKeyArray, pixels: Array) -> Float[Array, "..."]:
+    """Draw every pixel, 1 with the probability that is its grey value (bytes are divided by 255)."""
+    grey = pixels / 255 if pixels.dtype == jnp.uint8 else pixels
+    return (jax.random.uniform(key, pixels.shape) < grey).astype(float)

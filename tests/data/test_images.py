@@ -1,0 +1,89 @@
+import gzip
+import io
+import os
+import struct
+import urllib.error
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from understudy import data
+from understudy.core import IngredientError
+from understudy.data import files, images
+
+ROOT = Path(__file__).parents[2]
+SHARED = Path(os.environ.get("UNDERSTUDY_DATA") or ROOT.parent / "shared" / "data")
+SIZES = {"train-images-idx3": (60, 3, 4), "train-labels-idx1": (60,)}
+SIZES |= {"t10k-images-idx3": (20, 3, 4), "t10k-labels-idx1": (20,)}
+
+
+def idx(array):
+    header = struct.pack(">HBB", 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
+    return header + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """Four small files on a pretended network, of which the first address never answers."""
+    random = np.random.default_rng(0)
+    arrays = {name: random.integers(0, 10, size) for name, size in SIZES.items()}
+    served = {f"{name}-ubyte.gz": gzip.compress(idx(array)) for name, array in arrays.items()}
+    asked = []
+
+    def answer(address, timeout):
+        asked.append(address)
+        if images._ADDRESSES[0] in address:
+            raise urllib.error.URLError("no such host")
+        return io.BytesIO(served[address.rpartition("/")[2]])
+
+    monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
+    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(files.urllib.request, "urlopen", answer)
+    monkeypatch.setattr(images, "VALIDATION", 10)
+    digests = {name: images.digest(served[f"{name}-ubyte.gz"]) for name in SIZES}
+    monkeypatch.setattr(images, "_MNIST", digests)
+    return arrays, served, asked
+
+
+def test_mnist_has_its_known_shapes_and_labels(monkeypatch):
+    if not (SHARED / "mnist").exists():
+        pytest.skip(f"mnist is not in {SHARED}; set UNDERSTUDY_DATA")
+    monkeypatch.setenv("UNDERSTUDY_DATA", str(SHARED))
+    digits = data.load("mnist")
+    assert digits.train.shape == (55_000, 28, 28)
+    assert digits.validation.shape == (5_000, 28, 28)
+    assert digits.test.shape == (10_000, 28, 28)
+    assert digits.test_labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    assert np.bincount(digits.test_labels)[0] == 980
+    assert digits.test.max() == 255
+    assert digits.source
+
+
+def test_the_second_address_is_asked_and_the_cache_kept(small):
+    arrays, _, asked = small
+    digits = data.load("mnist")
+    np.testing.assert_array_equal(digits.train, arrays["train-images-idx3"][:50])
+    np.testing.assert_array_equal(digits.validation_labels, arrays["train-labels-idx1"][50:])
+    np.testing.assert_array_equal(digits.test, arrays["t10k-images-idx3"])
+    assert len(asked) == 8
+    data.load("mnist")
+    assert len(asked) == 8
+
+
+def test_the_compression_does_not_matter_but_the_contents_do(small):
+    arrays, served, _ = small
+    raw = idx(arrays["t10k-labels-idx1"])
+    served["t10k-labels-idx1-ubyte.gz"] = gzip.compress(raw, 1, mtime=7)
+    data.load("mnist")
+    files.find("mnist/t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(raw[:-1] + b"\x0b"))
+    with pytest.raises(IngredientError, match="does not hold the data"):
+        data.load("mnist")
+
+
+@pytest.mark.parametrize("broken", [b"not gzip", gzip.compress(b"abc")[:-9], b""])
+def test_a_broken_file_is_refused_in_one_sentence(small, broken):
+    _, served, _ = small
+    served["t10k-labels-idx1-ubyte.gz"] = broken
+    with pytest.raises(IngredientError, match=r"cannot be read|does not hold the data"):
+        data.load("mnist")

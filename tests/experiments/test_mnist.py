@@ -1,0 +1,172 @@
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from understudy import store
+from understudy.callbacks import StopTraining
+from understudy.core import ExplicitStudent, IngredientError
+from understudy.experiments import mnist
+from understudy.experiments.mnist import course, measures, methods
+from understudy.feedbacks import ExclusiveKL
+from understudy.image_networks import ImageDecoder
+from understudy.preparation import prepare
+from understudy.students import DiagonalGaussian, image_encoder
+from understudy.targets import LatentVariableModel, two_gaussians
+from understudy.teachers import Identity
+
+SMALL = {"hidden": (6,), "channels": (2, 3)}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The same experiment on images of 8 x 8, with 2 latents."""
+    monkeypatch.setattr(methods, "DIM", 2)
+    monkeypatch.setattr(methods, "SIZE", (8, 8))
+
+    def student(encoder, key, rows):
+        assert encoder == "gaussian"
+        return image_encoder(key, 2, (8, 8), **SMALL)
+
+    def model(key):
+        decoder = ImageDecoder(key, 2, (8, 8), forms=("rows", "rows"), **SMALL)
+        return LatentVariableModel(decoder, 2)
+
+    monkeypatch.setattr(course, "make_student", student)
+    monkeypatch.setattr(course, "make_model", model)
+    return np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8)
+
+
+def plan(**changes):
+    given = {"core_seconds": 100.0, "updates": 8, "batch": 5, "reading": "eta", "seed": 0, "chunk": 2}
+    return course.Plan(**given | changes)
+
+
+def leaves(tree):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array))]
+
+
+def assert_same(one, other):
+    for a, b in zip(leaves(one), leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", ["VAE", pytest.param("HMC-VI, T=2", marks=pytest.mark.slow)])
+def test_a_killed_training_goes_on_bit_for_bit(name, small, tmp_path, monkeypatch):
+    method = mnist.METHODS[name]
+    whole = course.train(tmp_path / "whole", method, small, plan())
+    assert whole.updates == 8
+
+    real, calls = course.Budget.__call__, []
+
+    def dies(self, chunk):
+        calls.append(chunk)
+        if len(calls) == 4:
+            raise OSError("killed")
+        return real(self, chunk)
+
+    monkeypatch.setattr(course.Budget, "__call__", dies)
+    original = course.fit
+    monkeypatch.setattr(course, "fit", lambda *a, **k: original(*a, **k | {"checkpoint_seconds": 0.0}))
+    with pytest.raises(OSError, match="killed"):
+        course.train(tmp_path / "cut", method, small, plan())
+    monkeypatch.setattr(course.Budget, "__call__", real)
+    again = course.train(tmp_path / "cut", method, small, plan())
+    assert_same((whole.model, whole.student), (again.model, again.student))
+
+
+def test_the_budget_is_cpu_time_and_survives_a_break(tmp_path, monkeypatch):
+    clock = iter(np.arange(0.0, 100.0, 3.0))
+    monkeypatch.setattr(course.time, "process_time", lambda: next(clock))
+    path = tmp_path / "spent.jsonl"
+    ingredients = (two_gaussians(), DiagonalGaussian(1), Identity(), ExclusiveKL())
+    training = prepare(*ingredients, optimiser=course.adam(0.1, None))
+
+    def chunk(step):
+        return course.Chunk({"step": step}, training.state, training.learner, False)
+
+    first = course.Budget(path, 10.0, None, {"student": 0.1})
+    first(chunk(1))
+    first(chunk(11))
+    second = course.Budget(path, 10.0, None, {"student": 0.1})
+    after = second(chunk(12))
+    rate = after.memory["student"].hyperparams["learning_rate"]
+    np.testing.assert_allclose(rate, 0.1 * course.factor(0.3), rtol=1e-6)
+    assert second.core == 3.0
+    second(chunk(22))
+    second(chunk(32))
+    with pytest.raises(StopTraining):
+        second(chunk(42))
+    assert store.read_rows(path)[-1]["core_seconds"] == 12.0
+
+
+def test_rates_rise_and_fall():
+    shares = np.linspace(0, 1, 101)
+    factors = np.array([course.factor(share) for share in shares])
+    assert factors[0] < 0.05
+    assert factors.max() > 0.95
+    assert factors[-1] < 0.05
+    assert (np.diff(factors[5:]) < 0).all()
+
+
+def test_every_method_is_made_of_ingredients_that_fit():
+    shares = [sum(stage.share for stage in method.stages) for method in mnist.METHODS.values()]
+    np.testing.assert_allclose(shares, 1)
+    for method in mnist.METHODS.values():
+        for stage in method.stages:
+            for reading in methods.EPS:
+                stage.teacher(reading)
+            stage.feedback()
+        last = method.stages[-1].encoder
+        student = eqx.filter_eval_shape(methods.make_student, last, jax.random.key(0), 10)
+        assert method.wild == (last in ("CNN-G", "CNN-B"))
+        assert isinstance(student, ExplicitStudent) or not method.own_proposal
+
+
+def test_the_first_test_images_do_not_depend_on_how_many_are_asked_for():
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 4, 4), np.uint8)
+    few, many = measures.test_images(pixels, 5), measures.test_images(pixels, 20)
+    np.testing.assert_array_equal(few, many[:5])
+    assert set(np.unique(many)) == {0.0, 1.0}
+
+
+def test_measures_agree_with_each_other(small):
+    model = course.make_model(jax.random.key(0))
+    encoder = course.make_student("gaussian", jax.random.key(1), 0)
+    sizes = measures.Sizes(4, 2000, 4, 16, 20)
+    row, values = measures.measure(model, encoder, small, sizes)
+    assert len(values) == 4
+    np.testing.assert_allclose(row["hais_ll"], values.mean(), rtol=1e-5)
+    np.testing.assert_allclose(row["hais_ll"], exact(model, small), atol=0.1)
+    assert row["iw_ll"] < row["hais_ll"] + 0.1
+    assert row["hais_ess"] <= 16.01
+
+
+def exact(model, pixels):
+    line = jnp.linspace(-6, 6, 121)
+    grid = jnp.stack(jnp.meshgrid(line, line), -1).reshape(-1, 2)
+    density = jax.vmap(lambda x: jax.vmap(lambda z: model.log_density(z, x))(grid))
+    values = jax.jit(density)(measures.test_images(pixels, 4))
+    return (jax.nn.logsumexp(values, axis=1) + 2 * jnp.log(line[1] - line[0])).mean()
+
+
+def test_settings_are_checked(tmp_path):
+    with pytest.raises(IngredientError, match="one of VAE"):
+        mnist.Settings(methods="GAN")
+    chosen = mnist.Settings(methods="VAE; HMC-VI, T=2").chosen
+    assert chosen == ["VAE", "HMC-VI, T=2"]
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(IngredientError, match="--resume"):
+        mnist.run(mnist.Settings(), tmp_path)
+
+
+def test_values_of_methods_are_kept_together(tmp_path):
+    path = tmp_path / "mnist_hais.npz"
+    for name in ("VAE", "VAE, seed 1"):
+        mnist._keep_values(path, name, np.arange(3.0) + len(name))
+    arrays = np.load(path)
+    assert sorted(arrays) == ["VAE", "VAE, seed 1"]
+    np.testing.assert_array_equal(arrays["VAE"], [3.0, 4.0, 5.0])
+    assert mnist.goals([{"method": "VAE", "hais_ll": -1.0}])["best"] == "VAE"
+    assert jnp.isfinite(mnist.goals([{"method": "VAE", "hais_ll": -1.0}])["hais_ll"]["VAE"])
