@@ -137,6 +137,8 @@ def train(folder: Path, method: Method, pixels: UInt8[np.ndarray, "n h w"], plan
             start = start or make_student(stage.encoder, student_key, len(pixels))
             now = _train_stage(folder, stage, now, start, pixels, plan)
             store.save(file, {name: getattr(now, name) for name in now.__dataclass_fields__})
+            for checkpoint in folder.glob("checkpoint-*"):
+                checkpoint.unlink()
         kind = stage.encoder
     return now
 
