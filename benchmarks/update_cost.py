@@ -20,10 +20,10 @@ from understudy.experiments.rows import last_line, provenance, write_rows
 from understudy.feedbacks import JensenShannon
 from understudy.learning import Learner, descend
 from understudy.networks import Critic
+from understudy.preparation import NoConditions, _run
 from understudy.students import Implicit
 from understudy.targets import two_gaussians
 from understudy.teachers import mala
-from understudy.preparation import NoConditions, _run
 from understudy.training import fit
 
 TARGET = two_gaussians()

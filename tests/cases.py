@@ -38,10 +38,18 @@ def _given(z, x):
     return -jnp.sum((z - x) ** 2)
 
 
+def _near_a_pixel(z, x):
+    return -jnp.sum((z - x[0, :2]) ** 2)
+
+
 CONDITIONAL = LogDensity(_given, 2, conditional=True)
 X = jnp.array([[0.0, 1.0], [2.0, -1.0], [1.0, 1.0]])
 
+IMAGES = jax.random.normal(jax.random.key(7), (3, 8, 8))
+SMALL = {"hidden": (6,), "channels": (4, 8)}
+
 WORLDS = {
+    "images": World(LogDensity(_near_a_pixel, 2, conditional=True), IMAGES),
     "line": World(two_gaussians()),
     "plane": World(banana()),
     "conditional": World(CONDITIONAL, X),
@@ -95,6 +103,12 @@ STUDENTS = {
     ),
     "GaussianEncoder": StudentCase(
         lambda key, target: students.gaussian_encoder(key, 2, X[0], hidden=(8,)), "conditional"
+    ),
+    "NoisyEncoder": StudentCase(
+        lambda key, target: students.NoisyEncoder(key, 2, (8, 8), noise=3, **SMALL), "images"
+    ),
+    "DropoutEncoder": StudentCase(
+        lambda key, target: students.DropoutEncoder(key, 2, (8, 8), **SMALL), "images"
     ),
     "Bernoulli": StudentCase(lambda key, target: students.Bernoulli(3), "binary"),
     "Categorical": StudentCase(lambda key, target: students.Categorical(3, 2), "binary"),

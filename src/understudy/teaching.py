@@ -66,8 +66,14 @@ class Classroom(eqx.Module):
             return self._lesson(keys, target, student, proposer, teacher, x, chains)
 
         keys = jax.random.split(key, (batch_size(x), 4))
-        axes = (0, None if x is None else 0, None if chains is None else 0)
-        lessons, start, improved = jax.vmap(one, in_axes=axes, axis_name=CONDITIONS)(keys, x, chains)
+        if x is None:
+            # XLA makes loops over a log density several times slower for a batch axis of one.
+            taught = one(keys[0], None, None if chains is None else chains[0])
+            taught = jax.tree.map(lambda leaf: leaf[None], taught)
+        else:
+            axes = (0, 0, None if chains is None else 0)
+            taught = jax.vmap(one, in_axes=axes, axis_name=CONDITIONS)(keys, x, chains)
+        lessons, start, improved = taught
         return jax.lax.stop_gradient((lessons, _movement(start, improved)))
 
     def _lesson(self, keys, target, student, proposer, teacher, x, chains):

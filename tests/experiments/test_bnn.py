@@ -70,7 +70,7 @@ def test_every_split_learns_with_its_own_setting():
 @pytest.mark.slow
 def test_the_student_of_vi_is_tuned_finished_and_mixed(monkeypatch):
     monkeypatch.setattr(methods, "TRANSITIONS", (1, 2, 4))
-    monkeypatch.setattr(methods, "OFFERED", (2, 4))
+    monkeypatch.setattr(methods, "OFFERED", (4,))
     table = problems.outer(problems.load("crabs"), 2, 0)
     made = methods.variational_family(table, methods.Sizes(4, 4, 4, 1, 4, 1, 0))
     assert set(made) == {"VI", "VI (paper)", "finished", "mixture of chains"}
@@ -145,11 +145,11 @@ def test_more_transitions_are_kept_unless_validation_speaks_against_them():
     assert methods.furthest([flat[2], flat[2], flat[0]], 2).tolist() == [2, 2]
 
 
-def test_a_window_is_the_second_half():
+def test_a_window_leaves_out_the_first_quarter():
     means = np.arange(len(methods.TRANSITIONS), dtype=float)[None, :, None]
-    half = [i for i, t in enumerate(methods.TRANSITIONS) if 4 < t <= 8]
-    assert methods.window(means, 8)[0, 0] == np.mean(half)
-    assert methods.window(means, 2)[0, 0] == 1
+    late = [i for i, t in enumerate(methods.TRANSITIONS) if 2 < t <= 8]
+    assert methods.window(means, 8)[0, 0] == np.mean(late)
+    assert methods.window(means, 4)[0, 0] == 2
 
 
 def test_a_mixture_has_a_component_per_chain():

@@ -55,7 +55,7 @@ def fit(
         data: conditions of an amortised fit; see :func:`understudy.training.fit`.
         **settings: of one of the two.
     """
-    given = {"student": student, "teacher": teacher, "feedback": feedback}
+    given: dict[str, Any] = {"student": student, "teacher": teacher, "feedback": feedback}
     missing = [name for name, ingredient in given.items() if ingredient is None]
     if len(missing) == 3 and data is None:
         return fit_auto(target, **_known(settings))
@@ -64,7 +64,7 @@ def fit(
             f"fit(target) alone chooses everything; with an ingredient or data given, name all three "
             f"(student, teacher, feedback): {' and '.join(missing)} missing."
         )
-    return training.fit(target, student, teacher, feedback, data, **settings)
+    return training.fit(target, **given, data=data, **settings)
 
 
 def _known(settings: dict[str, Any]) -> dict[str, Any]:

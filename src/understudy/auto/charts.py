@@ -14,6 +14,8 @@ from understudy.auto.flow import coloured
 from understudy.core import Condition, ExplicitStudent, Target
 from understudy.students import FullGaussian, Mixture
 
+JUDGED = 4096
+
 
 class Chart(NamedTuple):
     """Coordinates u of z = mean + factor u, in double precision."""
@@ -58,7 +60,7 @@ class Whitened(Target):
         return self.target.log_density(self.mean + self.factor @ z, x)
 
 
-def assess(key: PRNGKeyArray, target: Target, student: ExplicitStudent, draws: int = 4096) -> float:
+def assess(key: PRNGKeyArray, target: Target, student: ExplicitStudent, draws: int = JUDGED) -> float:
     """Acceptance of independence Metropolis in equilibrium, E min(w, w') / E w for w = p / q.
 
     It is one for the target itself, and zero where no draw of the student has a finite density.

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.auto import stages
-from understudy.auto.charts import Assembled, Chart, Whitened, assemble, assess
+from understudy.auto.charts import JUDGED, Assembled, Chart, Whitened, assemble, assess
 from understudy.auto.flow import coloured, small_flow
 from understudy.auto.program import named
 from understudy.auto.region import Search, find_regions
@@ -37,7 +37,7 @@ from understudy.training import train
 # Cheaper to compile than the default generator, and nothing here is split across machines.
 _KEYS = "unsafe_rbg"
 # Past this acceptance another round of a flow changes less than its draws can show.
-_FINE = 0.95
+_FINE = 0.9
 
 
 class Gradients(int):
@@ -189,10 +189,12 @@ class _Fitting:
         for i in range(self.choices.rounds):
             state, ran, done = self.round(training, state, i * size, size)
             seconds += ran
-            note = f"{self.choices.layers} coupling layers, {done} updates in {i + 1} rounds"
+            note = (
+                f"{self.choices.layers} coupling layers, {done} updates in {i + 1} round{'s' * (i > 0)}"
+            )
             students = stages.unstack(state.student, training.repeats)
             found = self.finish("flow", note, charts, students, seconds, waited,
-                                self.budget.spent - before, say=False)  # fmt: skip
+                                self.budget.spent - before, say=False, updates=done)  # fmt: skip
             gain = found.stage.acceptance - (best.stage.acceptance if best else 0.0)
             best = found if best is None or gain > 0 else best
             if gain < 0.01 or found.stage.acceptance > _FINE or not self.budget.left:
@@ -238,14 +240,18 @@ class _Fitting:
         """Trainings side by side: one for each seed and mode."""
         return None if len(charts) == 1 else len(charts)
 
-    def finish(self, name, note, charts, students, seconds, waited, gradients, say=True) -> _Found:
+    def finish(
+        self, name, note, charts, students, seconds, waited, gradients, say=True, updates=0
+    ) -> _Found:
         """Put the students of each seed together and judge them."""
         started = time.perf_counter()
         groups = [slice(i, i + self.modes) for i in range(0, len(charts), self.modes)]
         built = [assemble(self.key, self.target, charts[g], students[g]) for g in groups]
         waited += time.perf_counter() - started
         acceptance = float(np.mean([one.acceptance for one in built]))
-        stage = Stage(name, note, seconds, waited, gradients, acceptance)
+        # Independence moves weigh a start and a candidate each; judging weighs fresh draws.
+        evaluations = 2 * updates * stages.PARTICLES * len(charts) + JUDGED * len(groups)
+        stage = Stage(name, note, seconds, waited, gradients, acceptance, evaluations=evaluations)
         found = _Found(stage, charts, built)
         return self.say(found) if say else found
 

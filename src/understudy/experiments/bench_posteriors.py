@@ -6,6 +6,7 @@ classifier tells them apart.
 """
 
 import dataclasses
+import os
 import statistics
 import tempfile
 import time
@@ -70,6 +71,8 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
     done = {(row["posterior"], row["method"]) for row in store.read_rows(rows)}
     work = [(p, m) for p in _names(settings.posteriors, POSTERIORS) for m in _chosen(settings)]
     shown = progress is not False
+    # A cache of its own, so that the first fit of a posterior compiles everything.
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
     for name, method in tqdm([pair for pair in work if pair not in done], disable=not shown):
         posterior, started = load_posterior(name), time.perf_counter()
         for seed, draws in enumerate(METHODS[method](posterior, settings)):
@@ -109,18 +112,12 @@ def _told_apart(draws: np.ndarray, reference: np.ndarray, n: int = 4000) -> floa
     few = draws[np.random.default_rng(0).choice(len(draws), n, replace=len(draws) < n)]
     scale = reference.std(0)
     a, b = (jnp.asarray((v - reference.mean(0)) / scale, jnp.float32) for v in (few, reference[:n]))
-    return float(classifier_two_sample(jax.random.key(0), a, b, folds=3, steps=500))
+    return float(classifier_two_sample(jax.random.key(0), a, b, folds=3, steps=300))
 
 
 def _understudy(posterior: Posterior, settings: Settings) -> Iterator[Draws]:
-    old = jax.config.jax_compilation_cache_dir
-    with tempfile.TemporaryDirectory() as folder:
-        jax.config.update("jax_compilation_cache_dir", folder)
-        try:
-            for seed in range(settings.seed, settings.seed + settings.seeds):
-                yield _fitted(posterior, seed, settings, "warm" if seed > settings.seed else "cold")
-        finally:
-            jax.config.update("jax_compilation_cache_dir", old)
+    for seed in _seeds(settings):
+        yield _fitted(posterior, seed, settings, "warm" if seed > settings.seed else "cold")
 
 
 def _fitted(posterior: Posterior, seed: int, settings: Settings, cache: str) -> Draws:
@@ -142,11 +139,11 @@ def _fitted(posterior: Posterior, seed: int, settings: Settings, cache: str) -> 
 
 
 def _guide(name: str) -> Callable[[Posterior, Settings], Iterable[Draws]]:
-    return lambda p, s: guide_draws(p, name, s.seeds, s.steps, s.draws)
+    return lambda p, s: guide_draws(p, name, s.seeds or 1, s.steps or 1, s.draws)
 
 
 def _seeds(settings: Settings) -> range:
-    return range(settings.seed, settings.seed + settings.seeds)
+    return range(settings.seed, settings.seed + (settings.seeds or 1))
 
 
 METHODS: dict[str, Callable[[Posterior, Settings], Iterable[Draws]]] = {

@@ -63,7 +63,10 @@ def garch(y: Array, first: Array) -> None:
     mu = numpyro.sample("mu", _flat(constraints.real, ()))
     alpha0 = numpyro.sample("alpha0", _flat(constraints.positive, ()))
     alpha1 = numpyro.sample("alpha1", dist.Uniform(0, 1))
-    beta1 = numpyro.sample("beta1", _flat(constraints.interval(0, 1 - alpha1), ()))
+    # beta1 is flat on (0, 1 - alpha1); guides need supports that do not depend on other sites.
+    share = numpyro.sample("share", dist.Uniform(0, 1))
+    beta1 = numpyro.deterministic("beta1", jnp.asarray(share) * (1 - jnp.asarray(alpha1)))
+    numpyro.factor("volume", jnp.log1p(-jnp.asarray(alpha1)))
 
     def step(variance: Any, before: Array) -> tuple[Any, Any]:
         variance = alpha0 + alpha1 * (before - mu) ** 2 + beta1 * variance

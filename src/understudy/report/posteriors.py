@@ -42,7 +42,8 @@ class Medians:
         """The variational rival with the least worst W1."""
         found = [(self.of(posterior, name, "worst_w1"), name) for name in VARIATIONAL]
         known = [(value, name) for value, name in found if value is not None]
-        return min(known)[::-1] if known else None
+        least, name = min(known, default=(None, ""))
+        return None if least is None else (name, least)
 
 
 def accuracy(results: Path) -> list[Sequence[str]]:

@@ -46,8 +46,8 @@ def from_pymc(model: Any) -> PyMCTarget:
         model: a ``pymc.Model`` with continuous free variables.
     """
     try:
-        import pymc
-        from pymc.sampling.jax import get_jaxified_graph
+        import pymc  # pyright: ignore[reportMissingImports]
+        from pymc.sampling.jax import get_jaxified_graph  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise IngredientError(
             "from_pymc needs PyMC; install it with: pip install 'understudy[pymc]'."

@@ -23,7 +23,7 @@ ACCEPTANCES = (0.6, 0.9, 0.99)
 PAPER_RATE, PAPER_ACCEPTANCE = 0.001, 0.99
 CHAINS = 12
 TRANSITIONS = tuple(range(1, 9))
-OFFERED = (2, 4, 8)
+OFFERED = (4, 8)
 WIDTHS = (0.03, 0.1, 0.3)
 LEAPFROGS = 25
 
@@ -224,18 +224,18 @@ def _windowed_curve(final: Outcome, problems: Problems, before: Any, each: float
 
 
 def window(means: Float[np.ndarray, "s e m"], transitions: int) -> Float[np.ndarray, "s m"]:
-    """The mean prediction over the second half of the first ``transitions``."""
+    """The mean prediction over the first ``transitions`` but for their first quarter."""
     return means[:, _window(transitions)].mean(1)
 
 
 def _window(transitions: int) -> slice:
     last = TRANSITIONS.index(transitions)
-    first = next(i for i, t in enumerate(TRANSITIONS) if 2 * t > transitions)
+    first = next(i for i, t in enumerate(TRANSITIONS) if 4 * t > transitions)
     return slice(min(first, last), last + 1)
 
 
 def _mixture(problems, parts, sizes, trial, final, seconds) -> Result:
-    """A Gaussian for every chain, moments over its second half: each keeps to its own symmetric copy."""
+    """A Gaussian for every chain, moments over its path: each keeps to its own symmetric copy."""
     key = sizes.key("mixture")
     tried = [mixture_predictions(key, parts, trial.students.z, width) for width in WIDTHS]
     labels, splits = np.asarray(parts.new_labels), len(problems.labels)
@@ -260,8 +260,8 @@ def mixture_predictions(
         draws = mixture_of_chains(key, path, width).sample(key, None, 200)
         return predictions(target, draws, problem.new_features).mean(0)
 
-    half = path[:, _window(TRANSITIONS[-1])]
-    return jax.lax.map(one, (jax.random.split(key, len(problems.labels)), problems, half))
+    late = path[:, _window(TRANSITIONS[-1])]
+    return jax.lax.map(one, (jax.random.split(key, len(problems.labels)), problems, late))
 
 
 def mixture_of_chains(key: Array, path: Float[Array, "t k d"], width: Any) -> GaussianMixture:
