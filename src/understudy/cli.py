@@ -23,6 +23,7 @@ from understudy.parsing import Parser, UsageError, number, summary, unknown_word
 
 EXPERIMENTS = {
     "bnn": "understudy.experiments.bnn",
+    "imputation": "understudy.experiments.imputation",
     "mixture": "understudy.experiments.mixture",
     "mnist": "understudy.experiments.mnist",
     "toys": "understudy.experiments.toys",

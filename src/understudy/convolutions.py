@@ -212,7 +212,7 @@ def _padding(length: int, width: int, stride: int) -> tuple[int, int]:
 
 
 def _indicator(
-    width: int, inputs: int, outputs: int, tap: Callable[[Array, Array], Array]
+    width: int, inputs: int, outputs: int, tap: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> Float[np.ndarray, "k i o"]:
     """Whether the kernel's entry u joins input i and output o: whether ``u == tap(i, o)``."""
     i, o = np.ogrid[:inputs, :outputs]

@@ -40,7 +40,7 @@ def test_wild_encoders_draw_with_gradients_and_settle(name):
         student.sample(KEY, X[0], 5)
 
 
-@pytest.mark.parametrize("name", WILD)
+@pytest.mark.parametrize("name", ["CNN-G", pytest.param("CNN-B", marks=pytest.mark.slow)])
 def test_wild_encoders_learn_by_a_critic_and_come_back_from_a_file(name, tmp_path):
     feedback = JensenShannon(critic=ImageCriticBuilder(channels=(4, 8), hidden=(6,)))
     target = LogDensity(_near_the_image, 2, conditional=True)

@@ -38,10 +38,11 @@ class Walk(NamedTuple):
     def forward(self, key: PRNGKeyArray, density: LogDensity, dim: int) -> tuple[Array, Array]:
         """Log weights of chains from the base to the target, and the step of every rung."""
         pilot, start, key = jax.random.split(key, 3)
-        draws = jax.random.normal(start, (2 * self.chains, dim))
+        scouts = max(2, self.chains // 4)
+        draws = jax.random.normal(start, (scouts + self.chains, dim))
         gaps, betas = jnp.diff(self.schedule), self.schedule[1:]
-        _, steps = self._run(pilot, density, draws[self.chains :], gaps, betas, None)
-        return self._run(key, density, draws[: self.chains], gaps, betas, steps)
+        _, steps = self._run(pilot, density, draws[:scouts], gaps, betas, None)
+        return self._run(key, density, draws[scouts:], gaps, betas, steps)
 
     def backward(
         self, key: PRNGKeyArray, density: LogDensity, u: Float[Array, " d"], steps: Float[Array, " k"]

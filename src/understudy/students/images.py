@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.checks import fraction, random_key, sizes, whole
 from understudy.convolutions import Size, leaky
@@ -113,12 +113,13 @@ class DropoutEncoder(Student):
         key: PRNGKeyArray,
         dim: int,
         size: Size,
-        rate: ArrayLike = 0.5,
+        rate: float = 0.5,
         hidden: Sequence[int] = (500, 500),
         channels: Sequence[int] = (32, 64, 128, 256),
     ):
         first, second = jax.random.split(random_key(key))
-        self.dim, self.rate = whole("dim", dim), float(fraction("rate", rate))
+        fraction("rate", rate)
+        self.dim, self.rate = whole("dim", dim), rate
         self.features = wild_features(first, size, channels)
         self.head = Perceptron(second, [self.features.count, *sizes("hidden", hidden), dim], leaky)
 

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
 
 from understudy.checks import function, one_of, positive, shown, whole
 from understudy.core import Condition, Indexed, IngredientError, Student, Target, Teacher, bind
@@ -96,7 +96,7 @@ class LatentVariableModel(Target):
         key: PRNGKeyArray,
         student: Student,
         x: Float[Array, "..."],
-        missing: Bool[Array, "..."],
+        missing: ArrayLike,
         steps: int = 100,
         teacher: Teacher | None = None,
     ) -> Float[Array, "steps ..."]:
@@ -116,6 +116,7 @@ class LatentVariableModel(Target):
             steps: how many.
             teacher: improves every z, which brings the draws nearer to exact Gibbs sampling.
         """
+        missing = jnp.asarray(missing, bool)
         if missing.shape != x.shape:
             raise IngredientError(
                 f"missing says which entries of x are, so has its shape {x.shape}; "

@@ -128,17 +128,30 @@ def train(folder: Path, method: Method, pixels: UInt8[np.ndarray, "n h w"], plan
     now = Trained(make_model(model_key), None, 0.0, 0.0, 0)
     kind = None
     for stage in method.stages:
-        folder = folder / f"{stage.name}, {stage.share:g}"
+        folder = folder / _place(stage)
         file = folder / "model.safetensors"
         if file.exists():
             now = Trained(**store.load(file))
         else:
-            fresh = stage.encoder != kind or now.student is None
-            start = make_student(stage.encoder, student_key, len(pixels)) if fresh else now.student
+            start = now.student if stage.encoder == kind else None
+            start = start or make_student(stage.encoder, student_key, len(pixels))
             now = _train_stage(folder, stage, now, start, pixels, plan)
             store.save(file, {name: getattr(now, name) for name in now.__dataclass_fields__})
+            for checkpoint in folder.glob("checkpoint-*"):
+                checkpoint.unlink()
         kind = stage.encoder
     return now
+
+
+def load_trained(folder: Path, method: Method) -> Trained:
+    """What :func:`train` made of a method in this folder."""
+    for stage in method.stages:
+        folder = folder / _place(stage)
+    return Trained(**store.load(folder / "model.safetensors"))
+
+
+def _place(stage: Stage) -> str:
+    return f"{stage.name}, {stage.share:g}"
 
 
 def _train_stage(

@@ -1,0 +1,68 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from understudy.core import IngredientError, Student
+from understudy.data import Images
+from understudy.experiments import imputation
+from understudy.targets import LatentVariableModel
+
+
+def digits():
+    random = np.random.default_rng(0)
+    pixels, labels = random.integers(0, 256, (40, 4, 4), np.uint8), np.arange(40) % 2
+    return Images(
+        "small", pixels[:20], labels[:20], pixels[20:30], labels[20:30], pixels[30:], labels[30:]
+    )
+
+
+def test_nearest_labels_are_those_of_a_search():
+    random, given = np.random.default_rng(1), digits()
+    chains = random.integers(0, 2, (3, 5, 4, 4)).astype(np.float32)
+    entropies, distances = imputation.nearest_labels(chains, given)
+    grey = np.concatenate([given.train, given.validation]) / 255
+    labels = np.concatenate([given.train_labels, given.validation_labels])
+    for chain, found, distance in zip(chains, entropies, distances, strict=True):
+        every = np.abs(chain[:, None] - grey[None]).sum((2, 3))
+        share = labels[every.argmin(1)].mean()
+        wanted = -sum(p * np.log(p) for p in (share, 1 - share) if p)
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+        np.testing.assert_allclose(distance, every.min(1).mean() / 16, rtol=1e-4)
+
+
+def test_entropy_of_even_labels():
+    np.testing.assert_allclose(imputation.entropy(np.array([3, 3, 7, 7])), np.log(2))
+    assert imputation.entropy(np.array([4, 4])) == 0
+
+
+@pytest.mark.parametrize("name", imputation.MASKS)
+def test_masks_are_halves(name):
+    mask = imputation.missing_half(name)
+    assert mask.sum() == 28 * 14
+    assert mask[{"lower": (27, 3), "upper": (0, 3), "left": (3, 0), "right": (3, 27)}[name]]
+
+
+def test_gibbs_keeps_what_is_known_and_shows_every_step():
+    class Prior(Student):
+        dim: int = 2
+
+        def sample(self, key, x, n):
+            return jax.random.normal(key, (n, 2))
+
+    model = LatentVariableModel(lambda z: jnp.full((4, 4), 20.0), 2)
+    x, labels = imputation.first_of_each_class(digits(), 2, 0)
+    assert labels.tolist() == [0, 0, 1, 1]
+    mask = imputation.missing_half("left", (4, 4))
+    chains = imputation.gibbs(model, Prior(), x, mask, imputation.Settings(steps=3))
+    assert chains.shape == (4, 3, 4, 4)
+    assert (chains[:, :, :, :2] == 1).all()
+    np.testing.assert_array_equal(chains[:, 2, :, 2:], x[:, :, 2:])
+    assert imputation.picture(x, chains).axes
+
+
+def test_settings_are_checked():
+    with pytest.raises(IngredientError, match="mask"):
+        imputation.Settings(masks="middle")
+    with pytest.raises(IngredientError, match="encoder"):
+        imputation.Settings(methods="persistent MCMC, T=50, eta=0.02")
