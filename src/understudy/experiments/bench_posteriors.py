@@ -81,6 +81,8 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
             row |= {"posterior": name, "method": method}
             row |= compare(posterior, draws.matrix) | _costs(draws)
             store.append_row(rows, row | provenance(settings, settings.seed + seed, seconds))
+        # Every kernel of a compiled program takes a memory map, of which a process has a limited number.
+        jax.clear_caches()
     return summary(store.read_rows(rows))
 
 
