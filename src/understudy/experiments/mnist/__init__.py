@@ -22,7 +22,7 @@ from understudy.experiments.mnist.course import Plan, Trained, train, train_prop
 from understudy.experiments.mnist.measures import Sizes, measure
 from understudy.experiments.mnist.methods import METHODS, QUICK
 from understudy.experiments.rows import provenance, write_rows
-from understudy.report import write_picture
+from understudy.report import describe_run, write_picture, write_report
 
 LENGTHS = ("core_seconds", "proposal_seconds", "images", "iw_images", "iw_samples")
 LENGTHS += ("hais_images", "hais_chains", "hais_rungs")
@@ -103,6 +103,7 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
     for name, seed in (bar := tqdm(todo, disable=disable, unit="method", leave=False)):
         bar.set_description(row_name(name, seed))
         _run_one(out, settings, name, seed, digits)
+        write_page(out, settings)
     done = [row for row in store.read_rows(out / "mnist.jsonl") if row["method"] in settings.chosen]
     seconds = time.perf_counter() - started
     return {"experiment": "mnist", **goals(done), **provenance(settings, settings.seed, seconds)}
@@ -149,6 +150,30 @@ def _run_one(out: Path, settings: Settings, name: str, seed: int, digits: data.I
     _keep_values(out / "mnist_hais.npz", row_name(name, seed), values)
     write_picture(digit_grid(trained, seed), out / "digits" / f"{row_name(name, seed)}.png")
     write_rows(out / "mnist.jsonl", [store.plain(row | source)])
+
+
+def write_page(out: Path, settings: Settings) -> None:
+    """One HTML page of the rows so far, with the digits that every decoder makes."""
+    rows = store.read_rows(out / "mnist.jsonl")
+    values = [
+        {
+            "name": row["name"],
+            "value": row["hais_ll"],
+            "meaning": f"annealed, standard error over images {row['hais_se']:.2f}, effective chains "
+            f"{row['hais_ess']:.1f}; importance weighted {row['iw_ll']:.2f}, effective draws "
+            f"{row['iw_ess']:.1f}; {row['core_seconds']:.0f} core-seconds, {row['updates']} updates",
+        }
+        for row in rows
+    ]
+    pictures = [
+        {"file": f"digits/{row['name']}.png", "title": row["name"], "caption": "Generated digits."}
+        for row in rows
+    ]
+    lead = "Log-likelihood of test images in nats under decoders trained for the same CPU time."
+    describe_run(
+        out, "Generative models of digits", lead, dataclasses.asdict(settings), values, pictures
+    )
+    write_report(out)
 
 
 def _keep_values(path: Path, name: str, values: np.ndarray) -> None:
