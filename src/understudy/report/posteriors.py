@@ -27,7 +27,7 @@ class Medians:
             if all(row.get(name) == value for name, value in wanted.items())
             and row.get(figure) is not None
         ]
-        return statistics.median(values) if values else None
+        return float(statistics.median(values)) if values else None
 
     def spread(self, posterior: str) -> float:
         """Largest difference of a mean between two seeds of ours, in standard deviations."""
