@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+import paramax
 import pytest
 from numpyro import distributions as dist
 
@@ -136,8 +137,24 @@ def test_a_bijection_inverts_and_has_its_derivative(bijection):
     back, inverse_log_det = bijection.inverse_and_log_det(y)
     _, expected = jnp.linalg.slogdet(jax.jacobian(bijection.transform)(x))
     assert not np.allclose(y, x, atol=0.1)
+    np.testing.assert_allclose(bijection.transform(x), y, rtol=1e-5)
     np.testing.assert_allclose(back, x, rtol=1e-3)
     np.testing.assert_allclose([log_det, -inverse_log_det], [expected, expected], rtol=1e-3)
+
+
+def test_fast_draws_are_draws_of_the_flow():
+    factor = jnp.array([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0], [-1.0, 0.0, 1.0]])
+    flow = coloured(shaken(small_flow(jax.random.key(0), 3, width=4)), jnp.ones(3), factor)
+    draws = Posterior(LogDensity(lambda z: -0.5 * z @ z, 3), flow).draws(jax.random.key(1), 20_000)
+    noise = jax.vmap(lambda z: through(flow, z))(draws)
+    np.testing.assert_allclose(noise.mean(0), 0, atol=0.035)
+    np.testing.assert_allclose(jnp.cov(noise.T), np.eye(3), atol=0.05)
+    assert float(jnp.linalg.norm(draws.mean(0) - 1)) > 0.1
+
+
+def through(flow, z):
+    merged = paramax.unwrap(flow.distribution).merge_transforms()
+    return merged.bijection.inverse(z)
 
 
 def test_a_coloured_flow_starts_as_the_gaussian_it_was_given():

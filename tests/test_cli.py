@@ -58,7 +58,7 @@ BAD = [
     ("repeat", ["'repeat' is not a command", "demo, reproduce, bench, report", "did you mean re"]),
     ("zzz", ["'zzz' is not a command", "demo, reproduce, bench, report"]),
     ("--versoin", ["'--versoin' is not an option", "did you mean --version?"]),
-    ("reproduce mixtur", ["'mixtur' is not an experiment", "mixture, mnist, toys", "did you mean mixture?"]),
+    ("reproduce mixtur", ["'mixtur' is not an experiment", "mnist, toys", "did you mean mixture?"]),
     ("reproduce --seed 1 mixture", ["Name the experiment first"]),
     ("reproduce mixture --sed 1", ["'--sed' is not an option", "--seed", "did you mean --seed?"]),
     ("reproduce mixture --sed=1", ["'--sed' is not an option", "did you mean --seed?"]),

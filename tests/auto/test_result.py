@@ -132,7 +132,7 @@ def test_the_report_is_one_page(right, trust, tmp_path):
     for words in ("teacher gap", "importance weights", "3 starts", "break-even", "both[1]", "Pairs"):
         assert words in page
     assert page.count("data:image/png") >= 6
-    assert "http" not in page
+    assert "://" not in page
 
 
 def test_a_student_without_a_density_can_be_used():
