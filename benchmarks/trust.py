@@ -32,6 +32,14 @@ DRAWS = 4096
 AUTOREGRESSIVE = 0.9
 
 
+class Study(NamedTuple):
+    """What is run, and how long every check took."""
+
+    only: str
+    seed: int
+    seconds: list[float]
+
+
 class Rows(Student):
     """A wild student: rows of a table, picked without replacement."""
 
@@ -138,20 +146,20 @@ def reference(name: str) -> World:
     return World(name, target, fresh)
 
 
-def tally(target: Target, make: Callable[[int], Student], seconds: list[float]) -> dict:
+def tally(target: Target, make: Callable[[int], Student], study: Study) -> dict:
     """Verdicts of many checks."""
     found = []
-    for seed in range(SEEDS):
+    for seed in range(study.seed, study.seed + SEEDS):
         started = time.perf_counter()
         found.append(check(jax.random.key(seed), target, make(seed), draws=DRAWS))
-        seconds.append(time.perf_counter() - started)
+        study.seconds.append(time.perf_counter() - started)
     by_test = {
         name: dict(Counter(trust.verdicts[name] for trust in found)) for name in found[0].verdicts
     }
     warned = sum(t.trusted and "warn" in t.verdicts.values() for t in found)
     flagged = sum(not trust.trusted for trust in found)
     figures = {"seeds": SEEDS, "flagged": flagged, "warned": warned, "tests": by_test}
-    return {**figures, "first_seconds": seconds[-SEEDS]}
+    return {**figures, "first_seconds": study.seconds[-SEEDS]}
 
 
 MOMENTS = ("shift 0.3 sd, all", "shift 0.3 sd, one", "scale x 0.8, all", "scale x 0.8, one")
@@ -186,15 +194,15 @@ def worlds() -> list[tuple[World, tuple[str, ...]]]:
     ]
 
 
-def wild_cases(seconds: list[float], only: str) -> list[dict]:
+def wild_cases(study: Study) -> list[dict]:
     """Every target with every fault, students without a density."""
     rows = []
     for world, faults in worlds():
         for name in ("right", "almost right", *faults):
-            if only not in world.name:
+            if study.only not in world.name:
                 continue
             make = functools.partial(_spoilt, world, name)
-            rows.append(_row(world.name, "wild", name, tally(world.target, make, seconds)))
+            rows.append(_row(world.name, "wild", name, tally(world.target, make, study)))
     return rows
 
 
@@ -217,7 +225,7 @@ def _failing(tests: dict) -> str:
     return ", ".join(f"{name} {fail}+{warn}" for name, (fail, warn) in parts.items() if fail + warn)
 
 
-def explicit_cases(seconds: list[float], only: str) -> list[dict]:
+def explicit_cases(study: Study) -> list[dict]:
     """Students with a density: Gaussians and Student t's on targets of unit variance."""
     d = 10
     normal = gaussian("Gaussian, d=10", np.eye(d)).target
@@ -250,15 +258,15 @@ def explicit_cases(seconds: list[float], only: str) -> list[dict]:
         ("Student t(4), d=10", heavy, "Gaussian of right moments", lambda s: FullGaussian(d)),
         ("Laplace, d=10", laplace, "Gaussian of right moments", lambda s: FullGaussian(d)),
     ]
-    return _counted(cases, seconds, only)
+    return _counted(cases, study)
 
 
-def _counted(cases: list[tuple], seconds: list[float], only: str) -> list[dict]:
+def _counted(cases: list[tuple], study: Study) -> list[dict]:
     rows = []
     for name, target, planted, make in cases:
-        if only in name:
+        if study.only in name:
             kind = "explicit" if isinstance(make(0), ExplicitStudent) else "wild"
-            rows.append(_row(name, kind, planted, tally(target, make, seconds)))
+            rows.append(_row(name, kind, planted, tally(target, make, study)))
     return rows
 
 
@@ -276,7 +284,7 @@ def rows_of(target: Mixture, weights: list[float], seed: int) -> Rows:
     return Rows(other.sample(jax.random.key(seed), POOL))
 
 
-def mode_cases(seconds: list[float], only: str) -> list[dict]:
+def mode_cases(study: Study) -> list[dict]:
     """Modes that the student lacks, or weighs wrongly."""
     line = Mixture([[-3.0], [3.0]])
     ten = Mixture(jnp.zeros((2, 10)).at[1].set(8 / np.sqrt(10)))
@@ -298,15 +306,16 @@ def mode_cases(seconds: list[float], only: str) -> list[dict]:
             cases.append((name, target, planted, functools.partial(rows_of, target, weights)))
             cases.append((name, target, planted, lambda s, t=target, w=weights: mixture(t, w)))
     cases.sort(key=lambda case: (case[0], isinstance(case[3](0), ExplicitStudent)))
-    return _counted(cases, seconds, only)
+    return _counted(cases, study)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="targets whose name contains this; writes nothing")
-    only = parser.parse_args().only
-    started, seconds = time.perf_counter(), []
-    rows = [row for cases in (explicit_cases, mode_cases, wild_cases) for row in cases(seconds, only)]
+    parser.add_argument("--seed", type=int, default=1000, help="the first of 20 (default: %(default)s)")
+    given = parser.parse_args()
+    started, study = time.perf_counter(), Study(given.only, given.seed, [])
+    rows = [row for cases in (explicit_cases, mode_cases, wild_cases) for row in cases(study)]
     planted = [row for row in rows if "right" not in row["fault"].split(" of ")[0]]
     silent = [row for row in rows if row not in planted]
     figures = {
@@ -315,14 +324,14 @@ def main() -> None:
         "planted_flagged": _share(planted, "flagged"),
         "right_flagged": _share(silent, "flagged"),
         "right_warned": _share(silent, "warned"),
-        "seconds_a_check": statistics.median(seconds),
+        "seconds_a_check": statistics.median(study.seconds),
         "seconds_first_check": statistics.median(
             r["first_seconds"] for r in rows if r["fault"] == "right"
         ),
     }
     settings = {"seeds": SEEDS, "draws": DRAWS}
-    source = provenance(settings, 0, time.perf_counter() - started)
-    if not only:
+    source = provenance(settings, study.seed, time.perf_counter() - started)
+    if not study.only:
         named = [
             {"kind": "power", "name": f"{r['target']}, {r['student']}, {r['fault']}", **r, **source}
             for r in rows

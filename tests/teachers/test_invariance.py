@@ -58,6 +58,7 @@ TEACHERS = {
     "independence": IndependenceMetropolis(3),
     "preconditioned": Preconditioned(mala(0.2, 4)),
     "rescaled": Rescaled(mala(0.2, 4), jnp.ones(2), jnp.array([[2.0, 0.0], [-1.0, 1.0]])),
+    "rescaled by a vector": Rescaled(mala(0.2, 4), jnp.ones(2), jnp.array([2.0, 0.5])),
     "composed": Compose(mala(0.2, 3), IndependenceMetropolis(), TemperedTransition(5)),
 }
 

@@ -7,12 +7,10 @@ climbs end at several modes, each gets its own Gaussian and flow, and the studen
 """
 
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,7 +21,7 @@ import numpy as np
 from understudy.auto import stages
 from understudy.auto.charts import JUDGED, Assembled, Chart, Whitened, assemble, assess
 from understudy.auto.flow import coloured, small_flow
-from understudy.auto.program import named
+from understudy.auto.program import keep_programs, named
 from understudy.auto.region import Search, find_regions
 from understudy.auto.result import Posterior, Stage
 from understudy.auto.stages import Budget
@@ -103,7 +101,7 @@ def fit_auto(
     choices = Choices(seeds, starts, gaussian_updates, flow_updates, rounds, layers, width, rate, enough)
     _check(target, budget, seed, choices)
     if cache:
-        _keep_programs()
+        keep_programs()
     shown = sys.stderr.isatty() if verbose is None else verbose
     with jax.default_prng_impl(_KEYS):
         found = _Fitting(target, _budget(budget), seed, choices, shown).run()
@@ -294,13 +292,6 @@ def _budget(budget: float | int | None) -> Budget:
     if isinstance(budget, Gradients):
         return Budget(gradients=int(budget))
     return Budget() if budget is None else Budget(float(budget))
-
-
-def _keep_programs() -> None:
-    if jax.config.jax_compilation_cache_dir is None:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "understudy" / "programs"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 def _check(target: Any, budget: Any, seed: Any, choices: Choices) -> None:

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +27,14 @@ CHUNK = 16_384
 Words = UInt32[Array, " 4"] | UInt32[np.ndarray, " 4"]
 
 
+def keep_programs() -> None:
+    """Keep compiled programs in the user's cache folder, unless JAX was given another."""
+    if jax.config.jax_compilation_cache_dir is None:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "understudy" / "programs"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
 class Program(eqx.Module):
     """A serialised program ``(words, arrays) -> sites`` with its arrays.
 
@@ -41,6 +51,7 @@ class Program(eqx.Module):
     @cached_property
     def loaded(self) -> Exported:
         """The program, ready to draw."""
+        keep_programs()
         return Exported(self.header, list(self.arrays), self.code.tobytes())
 
     def file(self) -> list[bytes]:

@@ -93,20 +93,22 @@ class Rescaled(Teacher):
     Args:
         teacher: the teacher to run.
         mean: where u = 0 lies.
-        factor: the lower triangular matrix L, with a positive diagonal.
+        factor: the lower triangular matrix L, with a positive diagonal; a vector of scales is one with
+            nothing else.
     """
 
     teacher: Teacher
     mean: Float[Array, " d"]
-    factor: Float[Array, "d d"]
+    factor: Float[Array, "d d"] | Float[Array, " d"]
 
     def __init__(self, teacher: Teacher, mean: ArrayLike, factor: ArrayLike):
         self.teacher = instance("teacher", Teacher, "hmc(0.1)", teacher)
         self.mean = number("mean", mean)
         self.factor = number("factor", factor)
-        if self.mean.ndim != 1 or self.factor.shape != 2 * self.mean.shape:
+        shapes = (self.mean.shape, 2 * self.mean.shape)
+        if self.mean.ndim != 1 or self.factor.shape not in shapes:
             raise IngredientError(
-                "mean is a vector of size d and factor a d x d matrix; shapes "
+                "mean is a vector of size d and factor a d x d matrix or a vector of size d; shapes "
                 f"{self.mean.shape} and {self.factor.shape} came."
             )
 
