@@ -106,7 +106,12 @@ def figures_table(results: Path) -> str:
     (cost,) = store.read_rows(results / "update_cost.jsonl")
     reproduce = "`understudy reproduce mixture --preset paper`"
     benchmark = "`python benchmarks/update_cost.py`"
+    bench = "`understudy bench posteriors --preset paper`"
     lines = [
+        *(
+            (f"a fit without settings, {what}: {found}", bench)
+            for what, found in posteriors.goals(results)
+        ),
         (_what(mixture["program, energy distance"]), reproduce),
         (_what(mixture["gated, tempered"]), reproduce),
         (_what(mixture["mixture, independence"]), reproduce),
