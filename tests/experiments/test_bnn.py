@@ -145,11 +145,12 @@ def test_more_transitions_are_kept_unless_validation_speaks_against_them():
     assert methods.furthest([flat[2], flat[2], flat[0]], 2).tolist() == [2, 2]
 
 
-def test_a_window_leaves_out_the_first_quarter():
+def test_networks_on_the_way_join_the_student_but_for_the_first_quarter():
     means = np.arange(len(methods.TRANSITIONS), dtype=float)[None, :, None]
     late = [i for i, t in enumerate(methods.TRANSITIONS) if 2 < t <= 8]
-    assert methods.window(means, 8)[0, 0] == np.mean(late)
-    assert methods.window(means, 4)[0, 0] == 2
+    student = np.full((1, 1), 10.0)
+    assert methods.joined(student, means, 8)[0, 0] == np.mean([10, *late])
+    assert methods.joined(student, means, 4)[0, 0] == np.mean([10, 1, 2, 3])
 
 
 def test_a_mixture_has_a_component_per_chain():

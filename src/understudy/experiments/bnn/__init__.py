@@ -24,7 +24,7 @@ from understudy.report.bnn import bnn_figure, goals, summaries
 
 ORDER = ("crabs", "sonar", "ionosphere", "breast", "pima", "australian", "australian-A1", "colon")
 LENGTHS = ("splits", "updates", "matching_updates", "chain_updates", "warm", "kept", "folds")
-PRESETS = {"quick": (4, 400, 200, 100, 20, 20, 1), "paper": (20, 1200, 800, 1000, 40, 80, 3)}
+PRESETS = {"quick": (4, 400, 200, 100, 20, 20, 1), "paper": (20, 1200, 800, 2000, 40, 80, 5)}
 QUICK = ("crabs",)
 
 

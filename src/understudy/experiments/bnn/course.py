@@ -28,7 +28,7 @@ class Course:
 
     Args:
         student: from a key, the target and what to start from.
-        teacher: from the setting that is tuned and the number of rows.
+        teacher: from the setting that is tuned, the number of rows and what to start from.
         feedback: how it learns.
         particles: draws per update.
         marks: numbers of updates at which predictions are made.
@@ -39,7 +39,7 @@ class Course:
     """
 
     student: Callable[[PRNGKeyArray, BayesianNetwork, Any], Student]
-    teacher: Callable[[Any, int], Teacher]
+    teacher: Callable[[Any, int, Any], Teacher]
     feedback: Feedback
     particles: int
     marks: tuple[int, ...]
@@ -121,16 +121,9 @@ def _begin(course: Course, key: PRNGKeyArray, problem: Problems, setting: Any, s
         optimiser=optax.adam(rate),
         average=AVERAGE if course.learns else None,
     )
+    teacher = course.teacher(setting, problem.labels.shape[-1], start)
     rows = _rows(course, target, first)
-    return (
-        learner,
-        learner.init(first, target, student, _teacher(course, problem, setting), rows),
-        student,
-    )
-
-
-def _teacher(course: Course, problem: Problems, setting: Any) -> Teacher:
-    return course.teacher(setting, problem.labels.shape[-1])
+    return learner, learner.init(first, target, student, teacher, rows), student
 
 
 def _rows(course: Course, target: BayesianNetwork, key: PRNGKeyArray) -> Any:

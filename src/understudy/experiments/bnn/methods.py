@@ -16,9 +16,9 @@ from understudy.experiments.bnn.problems import Problems, inner, log_likelihood,
 from understudy.feedbacks import Copy, EnergyMatching, ExclusiveKL
 from understudy.students import DiagonalGaussian, GaussianMixture, NormalisedGaussian, Particles
 from understudy.targets import BayesianNetwork
-from understudy.teachers import Identity, hmc, minibatch_mala
+from understudy.teachers import Identity, Rescaled, hmc, minibatch_mala
 
-RATES, MATCHING_RATES = (0.002, 0.02, 0.06), (0.03, 0.1)
+RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.03, 0.1)
 ACCEPTANCES = (0.6, 0.9, 0.99)
 PAPER_RATE, PAPER_ACCEPTANCE = 0.001, 0.99
 CHAINS = 12
@@ -82,7 +82,7 @@ def chains(count: int) -> Callable:
 
 def variational(sizes: Sizes, scale: float = 0.05) -> Course:
     """Mean-field VI with ten draws on minibatches of 32."""
-    marks = sizes.marks(sizes.updates, 6)
+    marks = sizes.marks(sizes.updates, 4)
     return Course(gaussian(scale), lambda *_: Identity(), ExclusiveKL(), 10, marks, 100)
 
 
@@ -98,21 +98,26 @@ def langevin(sizes: Sizes, count: int) -> Course:
     return Course(chains(count), _minibatch, Copy(), count, marks, count, learns=False, together=1)
 
 
-def _minibatch(acceptance: Any, rows: int) -> Teacher:
+def _minibatch(acceptance: Any, rows: int, start: Any = None) -> Teacher:
+    del start
     return minibatch_mala(0.05 / rows, target_acceptance=acceptance, rate=0.01)
 
 
-def _cautious(_: Any, rows: int) -> Teacher:
-    return _minibatch(PAPER_ACCEPTANCE, rows)
+def _cautious(_: Any, rows: int, start: Any) -> Teacher:
+    return _minibatch(PAPER_ACCEPTANCE, rows, start)
 
 
 def hamiltonian(count: int, marks: tuple[int, ...], leapfrogs: int = LEAPFROGS) -> Course:
-    """Full-data HMC with its exact accept test, the step adapted to acceptance .8."""
+    """Full-data HMC with its exact accept test, the step adapted to acceptance .8.
 
-    def teacher(_: Any, rows: int) -> Teacher:
+    Chains that start at the draws of a Gaussian run in its scales.
+    """
+
+    def teacher(_: Any, rows: int, start: DiagonalGaussian | None) -> Teacher:
         # The posterior narrows with the square root of the rows.
-        first = 0.35 / rows**0.5
-        return hmc(first, leapfrogs=leapfrogs, target_acceptance=0.8, rate=0.2, jitter=0.2)
+        first = 0.35 / rows**0.5 if start is None else 0.1
+        moves = hmc(first, leapfrogs=leapfrogs, target_acceptance=0.8, rate=0.2, jitter=0.2)
+        return moves if start is None else Rescaled(moves, start.mean, start.scale)
 
     return Course(chains(count), teacher, Copy(), count, marks, count, None, False, 1)
 
@@ -201,31 +206,37 @@ def finished(
     parts = inner(problems, folds, sizes.seed)
     labels = np.asarray(parts.new_labels)
     trial = follow(course, sizes.key("hmc"), parts, np.zeros(len(labels)), starts)
-    offers = [alone, *(window(trial.mean, t) for t in OFFERED)]
+    offers = [alone, *(joined(alone, trial.mean, t) for t in OFFERED)]
     best = furthest([log_likelihoods(offer, labels) for offer in offers], splits)
     final = follow(course, sizes.key("hmc again"), problems, np.zeros(splits), students)
-    test = np.stack([vi.mean, *(window(final.mean, t) for t in OFFERED)], 1)
+    test = np.stack([vi.mean, *(joined(vi.mean, final.mean, t) for t in OFFERED)], 1)
     transitions = np.asarray([0, *OFFERED])[best]
     each = final.seconds / splits / TRANSITIONS[-1]
-    extra = {"transitions": transitions} | _windowed_curve(final, problems, vi.seconds, each)
+    extra = {"transitions": transitions} | _joined_curve(final, problems, vi, each)
     ours = Result(at(test, best), vi.seconds + each * transitions, extra)
     mixture = _mixture(problems, parts, sizes, trial, final, vi.seconds + each * TRANSITIONS[-1])
     return {"finished": ours, "mixture of chains": mixture}
 
 
-def _windowed_curve(final: Outcome, problems: Problems, before: Any, each: float) -> dict[str, Any]:
+def _joined_curve(final: Outcome, problems: Problems, vi: Result, each: float) -> dict[str, Any]:
     labels = np.asarray(problems.new_labels)
-    means = [window(final.mean, t) for t in OFFERED]
+    means = [joined(vi.mean, final.mean, t) for t in OFFERED]
     return {
-        "curve_seconds": before[:, None] + each * np.asarray(OFFERED),
+        "curve_seconds": vi.seconds[:, None] + each * np.asarray(OFFERED),
         "curve_ll": np.stack([log_likelihood(mean, labels) for mean in means], 1),
         "curve_error": np.stack([((m > 0.5) != (labels > 0.5)).mean(-1) for m in means], 1),
     }
 
 
-def window(means: Float[np.ndarray, "s e m"], transitions: int) -> Float[np.ndarray, "s m"]:
-    """The mean prediction over the first ``transitions`` but for their first quarter."""
-    return means[:, _window(transitions)].mean(1)
+def joined(
+    student: Float[np.ndarray, "s m"], means: Float[np.ndarray, "s e m"], transitions: int
+) -> Float[np.ndarray, "s m"]:
+    """The mean prediction of the student and of ``transitions`` but for their first quarter.
+
+    The student's own networks, one part among the others, keep few chains from being too sure.
+    """
+    late = means[:, _window(transitions)]
+    return np.concatenate([np.asarray(student)[:, None], late], 1).mean(1)
 
 
 def _window(transitions: int) -> slice:
@@ -310,10 +321,11 @@ def reference(problems: Problems, sizes: Sizes, count: int = 4) -> Results:
 
 
 def rhat(probabilities: Float[np.ndarray, "draws chains m"]) -> float:
-    """The median over rows of the R-hat of their predicted logits."""
+    """The median R-hat of predicted logits, over the rows whose prediction is not the same throughout."""
     p = np.clip(probabilities.astype(np.float64), 1e-6, 1 - 1e-6)
-    values = array_stats.rhat(np.log(p / (1 - p)), chain_axis=1, draw_axis=0)
-    return float(np.median(values))
+    varying = p[..., np.ptp(p, (0, 1)) > 0]
+    values = array_stats.rhat(np.log(varying / (1 - varying)), chain_axis=1, draw_axis=0)
+    return float(np.nanmedian(values)) if varying.size else float("nan")
 
 
 def _chosen(values: Any, rate: Any, mark: Any, folds: int) -> Any:
