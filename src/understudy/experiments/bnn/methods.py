@@ -321,7 +321,7 @@ def reference(problems: Problems, sizes: Sizes, count: int = 4) -> Results:
 
 
 def rhat(probabilities: Float[np.ndarray, "draws chains m"]) -> float:
-    """The median R-hat of predicted logits, over the rows whose prediction is not the same throughout."""
+    """The median R-hat of predicted logits, over the rows whose prediction varies."""
     p = np.clip(probabilities.astype(np.float64), 1e-6, 1 - 1e-6)
     varying = p[..., np.ptp(p, (0, 1)) > 0]
     values = array_stats.rhat(np.log(varying / (1 - varying)), chain_axis=1, draw_axis=0)
