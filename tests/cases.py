@@ -110,6 +110,12 @@ STUDENTS = {
     "DropoutEncoder": StudentCase(
         lambda key, target: students.DropoutEncoder(key, 2, (8, 8), **SMALL), "images"
     ),
+    "SemiImplicit": StudentCase(
+        lambda key, target: students.semi_implicit(key, 2, hidden=(8,), condition=X[0]), "conditional"
+    ),
+    "SemiImplicit, images": StudentCase(
+        lambda key, target: students.semi_implicit_encoder(key, 2, (8, 8), noise=3, **SMALL), "images"
+    ),
     "Bernoulli": StudentCase(lambda key, target: students.Bernoulli(3), "binary"),
     "Categorical": StudentCase(lambda key, target: students.Categorical(3, 2), "binary"),
     "Autoregressive": StudentCase(
@@ -149,6 +155,7 @@ FEEDBACKS = {
     "InclusiveKL": lambda: feedbacks.InclusiveKL(),
     "ExclusiveKL": lambda: feedbacks.ExclusiveKL(),
     "ExclusiveKL, score": lambda: feedbacks.ExclusiveKL(estimator="score"),
+    "SemiImplicitKL": lambda: feedbacks.SemiImplicitKL(fresh=2),
     "JensenShannon": lambda: feedbacks.JensenShannon(critic=_small()),
     "JensenShannon, saturating": lambda: feedbacks.JensenShannon(saturating=True, critic=_small()),
     **{

@@ -18,11 +18,19 @@ from understudy.core import (
     IngredientError,
     ProjectableStudent,
     Projection,
+    SemiImplicitStudent,
     StratifiedStudent,
     Teacher,
     partition,
 )
-from understudy.feedbacks import ContrastiveDivergence, Copy, ExclusiveKL, InclusiveKL, SquaredDistance
+from understudy.feedbacks import (
+    ContrastiveDivergence,
+    Copy,
+    ExclusiveKL,
+    InclusiveKL,
+    SemiImplicitKL,
+    SquaredDistance,
+)
 from understudy.learning import Learner
 
 KEY = jax.random.key(0)
@@ -37,6 +45,7 @@ def legal(student, teacher_name, feedback) -> bool:
     score = isinstance(feedback, SCORE) or getattr(feedback, "estimator", "") == "score"
     return not (
         (isinstance(feedback, InclusiveKL | ExclusiveKL | ContrastiveDivergence) and not explicit)
+        or (isinstance(feedback, SemiImplicitKL) and not isinstance(student, SemiImplicitStudent))
         or (isinstance(feedback, Projection) and not isinstance(student, ProjectableStudent))
         or (isinstance(feedback, SquaredDistance) and not teacher.deterministic)
         or (isinstance(feedback, SquaredDistance) and isinstance(student, StratifiedStudent))

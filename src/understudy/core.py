@@ -96,6 +96,26 @@ class StratifiedStudent(Student):
         """Draw ``n`` particles spread evenly over the branches, and weights that sum to one."""
 
 
+class SemiImplicitStudent(Student):
+    """Draws a diagonal Gaussian at random, and then from it; the mixture has no density."""
+
+    @abstractmethod
+    def noise(self, key: PRNGKeyArray, n: int) -> Float[Array, "n e"]:
+        """Draw what ``n`` Gaussians are made of."""
+
+    @abstractmethod
+    def components(
+        self, noise: Float[Array, "n e"], x: Condition
+    ) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
+        """Means and log scales of the Gaussians of these noises, for one condition."""
+
+    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw ``n`` Gaussians, and from each once."""
+        first, second = jax.random.split(key)
+        mean, log_scale = self.components(self.noise(first, n), x)
+        return mean + jnp.exp(log_scale) * jax.random.normal(second, mean.shape)
+
+
 class ProjectableStudent(Student):
     """A student whose best fit to a set of draws has a closed form."""
 

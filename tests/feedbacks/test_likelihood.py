@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from understudy.core import ExplicitStudent, IngredientError, Lesson, Student, Target
-from understudy.feedbacks import ExclusiveKL, InclusiveKL
+from understudy.core import (
+    ExplicitStudent,
+    IngredientError,
+    Lesson,
+    SemiImplicitStudent,
+    Student,
+    Target,
+)
+from understudy.feedbacks import ExclusiveKL, InclusiveKL, SemiImplicitKL
 from understudy.students.gaussian import DiagonalGaussian, GaussianMixture
 from understudy.teachers.identity import Identity
 
@@ -200,3 +207,63 @@ def test_a_student_without_density_is_refused():
 def test_unknown_estimator_is_refused():
     with pytest.raises(IngredientError, match="'path'"):
         ExclusiveKL("magic")
+
+
+class Linear(SemiImplicitStudent):
+    """Gaussians of scale s around slope * e: the mixture is N(0, slope^2 + s^2)."""
+
+    slope: jax.Array
+    log_scale: jax.Array
+    dim: int = eqx.field(static=True, default=1)
+
+    def noise(self, key, n):
+        return jax.random.normal(key, (n, 1))
+
+    def components(self, noise, x):
+        means = self.slope * noise
+        return means, jnp.broadcast_to(self.log_scale, means.shape)
+
+
+LINEAR = Linear(jnp.array(1.2), jnp.log(jnp.array(0.9)))
+
+
+def bound(student, fresh, n=1, lessons=20_000):
+    def one(key):
+        lesson = lesson_of(key, student, lambda _, z: z, n)
+        return SemiImplicitKL(fresh=fresh).loss(student, None, TARGET, lesson)
+
+    return jax.vmap(one)(jax.random.split(jax.random.key(0), lessons)).mean()
+
+
+def test_the_semi_implicit_bound_falls_to_the_divergence():
+    """KL[N(0, v) || N(m, s^2)] = log(s / sqrt v) + (v + m^2) / (2 s^2) - 1/2."""
+    exact = float(np.log(1.5 / 1.5) + (1.5**2 + 0.5**2) / (2 * 1.5**2) - 0.5)
+    alone = float(bound(LINEAR, 0))
+    # With no other Gaussians log q is that of the draw's own: E log N(0; 0.9) - E log p.
+    by_hand = -np.log(0.9) - 0.5 + np.log(1.5) + (1.5**2 + 0.5**2) / (2 * 1.5**2)
+    assert alone == pytest.approx(by_hand, abs=0.03)
+    few, many = float(bound(LINEAR, 4)), float(bound(LINEAR, 400, lessons=4000))
+    assert alone > few > many > exact - 0.03
+    assert many == pytest.approx(exact, abs=0.05)
+    assert float(bound(LINEAR, 0, n=5)) == pytest.approx(few, abs=0.03)
+
+
+def test_the_semi_implicit_bound_has_its_own_gradient():
+    lesson = lesson_of(jax.random.key(1), LINEAR, lambda _, z: z, 6)
+
+    def loss(slope, log_scale):
+        return SemiImplicitKL(fresh=3).loss(Linear(slope, log_scale), None, TARGET, lesson)
+
+    check_grads(loss, (LINEAR.slope, LINEAR.log_scale), order=1, modes=["rev"], atol=1e-2, rtol=1e-2)
+
+
+def test_rows_that_are_not_kept_do_not_count_in_the_semi_implicit_bound():
+    kept = jnp.array([True, False, True])
+    lesson = lesson_of(jax.random.key(2), LINEAR, lambda _, z: z, 3, kept)
+    broken = eqx.tree_at(lambda le: le.before, lesson, lesson.before.at[1].set(jnp.nan))
+    assert jnp.isfinite(SemiImplicitKL().loss(LINEAR, None, TARGET, broken))
+
+
+def test_only_semi_implicit_students_learn_by_their_bound():
+    with pytest.raises(IngredientError, match="made of random Gaussians such as SemiImplicit"):
+        SemiImplicitKL().check(TARGET, Wild(), Identity())

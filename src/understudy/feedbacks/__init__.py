@@ -7,7 +7,7 @@ from understudy.feedbacks.adversarial import (
     JensenShannon,
     Wasserstein,
 )
-from understudy.feedbacks.likelihood import ExclusiveKL, InclusiveKL
+from understudy.feedbacks.likelihood import ExclusiveKL, InclusiveKL, SemiImplicitKL
 from understudy.feedbacks.matching import (
     EnergyDistance,
     EnergyMatching,
@@ -37,6 +37,7 @@ __all__ = [
     "MaximumMeanDiscrepancy",
     "MomentMatching",
     "MomentProjection",
+    "SemiImplicitKL",
     "SquaredDistance",
     "VectorCritic",
     "Wasserstein",

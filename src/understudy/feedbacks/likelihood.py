@@ -1,11 +1,14 @@
 """Kullback-Leibler divergences, for students whose density can be evaluated."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import PyTree, Scalar
+from jax.scipy.special import logsumexp
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, PyTree, Scalar
 
-from understudy.checks import one_of
-from understudy.core import Lesson, Student, Target, Teacher
+from understudy.checks import one_of, whole
+from understudy.core import IngredientError, Lesson, SemiImplicitStudent, Student, Target, Teacher
 from understudy.feedbacks.common import (
     CriticFree,
     average,
@@ -94,3 +97,54 @@ class ExclusiveKL(CriticFree):
         density = frozen(student) if self.estimator == "path" else student
         costs = log_probs(density, draws, lesson.x) - log_densities(target, draws, lesson.x)
         return average(costs, weights)
+
+
+class SemiImplicitKL(CriticFree):
+    """Variational inference for semi-implicit students: a bound above KL[q || p].
+
+    The density of a draw is estimated by the average of the densities of the Gaussian it came from, of
+    those of the other draws and of fresh ones. The mean of its logarithm is at least that of log q, and
+    the bound tightens as their number grows. No teacher is used.
+
+    Reference: Yin and Zhou, "Semi-Implicit Variational Inference", 2018.
+
+    Args:
+        fresh: Gaussians drawn beside those of the draws.
+    """
+
+    fresh: int = eqx.field(static=True, default=8)
+
+    def __check_init__(self):
+        """A whole number."""
+        whole("fresh", self.fresh, least=0)
+
+    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
+        """The student needs Gaussians to draw from."""
+        del target, teacher
+        if not isinstance(student, SemiImplicitStudent):
+            raise IngredientError(
+                f"SemiImplicitKL needs a student made of random Gaussians such as SemiImplicit, and "
+                f"{type(student).__name__} is not; choose ExclusiveKL for a student with a density, "
+                f"EnergyDistance for any other."
+            )
+
+    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """Free energy of the student's draws, by the bound."""
+        del critic
+        assert isinstance(student, SemiImplicitStudent)
+        n = lesson.before.shape[0]
+        first, second = jax.random.split(lesson.key)
+        noise = [student.noise(first, n), student.noise(lesson.noise, self.fresh)]
+        means, log_scales = student.components(jnp.concatenate(noise), lesson.x)
+        draws = means[:n] + jnp.exp(log_scales[:n]) * jax.random.normal(second, (n, student.dim))
+        draws = jnp.where(lesson.kept[:, None], draws, lesson.before)
+        costs = _mixed(draws, means, log_scales) - log_densities(target, draws, lesson.x)
+        return average(costs, lesson.uniform)
+
+
+def _mixed(
+    z: Float[Array, "n d"], means: Float[Array, "m d"], log_scales: Float[Array, "m d"]
+) -> Float[Array, " n"]:
+    """Log density of every row under the mixture of all Gaussians."""
+    each = norm.logpdf(z[:, None], means, jnp.exp(log_scales)).sum(-1)
+    return logsumexp(each, 1) - jnp.log(len(means))

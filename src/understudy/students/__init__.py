@@ -16,6 +16,7 @@ from understudy.students.implicit import Gated, Implicit
 from understudy.students.mixture import Mixture
 from understudy.students.particles import ChainTable, NormalisedGaussian, Particles
 from understudy.students.program import VariationalProgram
+from understudy.students.semi_implicit import SemiImplicit, semi_implicit, semi_implicit_encoder
 
 __all__ = [
     "Autoregressive",
@@ -36,10 +37,13 @@ __all__ = [
     "NoisyEncoder",
     "NormalisedGaussian",
     "Particles",
+    "SemiImplicit",
     "TruncatedChain",
     "VariationalProgram",
     "autoregressive_flow",
     "coupling_flow",
     "gaussian_encoder",
     "image_encoder",
+    "semi_implicit",
+    "semi_implicit_encoder",
 ]

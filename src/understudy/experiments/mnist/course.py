@@ -19,7 +19,7 @@ from understudy.core import Student
 from understudy.experiments.mnist.methods import Method, Stage, make_model, make_student
 from understudy.feedbacks import ExclusiveKL
 from understudy.learning import State
-from understudy.students import GaussianEncoder
+from understudy.students import ChainTable, GaussianEncoder
 from understudy.targets import Binarised, LatentVariableModel, OfIndexed
 from understudy.teachers import Identity
 from understudy.training import fit
@@ -228,7 +228,7 @@ def _usable(student: Any, pixels: np.ndarray) -> Student | None:
     if hasattr(student, "settled"):
         x = Binarised(pixels, min(SETTLING, len(pixels)))(jax.random.key(0))
         return eqx.filter_jit(lambda student, x: student.settled(x))(student, x)
-    return student if isinstance(student, GaussianEncoder) else None
+    return None if isinstance(student, ChainTable) else student
 
 
 def adam(rate: float, updates: int | None, b1: float = 0.9) -> optax.GradientTransformation:

@@ -14,9 +14,22 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from understudy.core import Feedback, Student, Teacher
-from understudy.feedbacks import AdversarialELBO, Copy, ExclusiveKL, InclusiveKL, JensenShannon
+from understudy.feedbacks import (
+    AdversarialELBO,
+    Copy,
+    ExclusiveKL,
+    InclusiveKL,
+    JensenShannon,
+    SemiImplicitKL,
+)
 from understudy.image_networks import ImageCriticBuilder, ImageDecoder
-from understudy.students import ChainTable, DropoutEncoder, NoisyEncoder, image_encoder
+from understudy.students import (
+    ChainTable,
+    DropoutEncoder,
+    NoisyEncoder,
+    image_encoder,
+    semi_implicit_encoder,
+)
 from understudy.targets import LatentVariableModel
 from understudy.teachers import Identity, Langevin, Preconditioned, hmc
 
@@ -32,7 +45,8 @@ class Stage:
 
     Attributes:
         name: of what is trained in it; stages of one name and share are trained once and shared.
-        encoder: "gaussian", "CNN-G", "CNN-B" or "table" (a chain per image, no encoder).
+        encoder: "gaussian", "CNN-G", "CNN-B", "semi-implicit" or "table" (a chain per image, no
+            encoder).
         teacher: makes the teacher, given the reading of the paper's eta.
         feedback: makes the feedback.
         share: of the method's core-seconds.
@@ -83,6 +97,8 @@ def make_student(encoder: str, key: PRNGKeyArray, rows: int) -> Student:
         return NoisyEncoder(key, DIM, SIZE)
     if encoder == "CNN-B":
         return DropoutEncoder(key, DIM, SIZE)
+    if encoder == "semi-implicit":
+        return semi_implicit_encoder(key, DIM, SIZE)
     return ChainTable(rows, 1, DIM, jax.random.normal(key, (rows, 1, DIM)))
 
 
@@ -140,6 +156,14 @@ def _ours_wild(encoder: str, transitions: int, warm: float = 0.5) -> tuple[str, 
     return name, Method((_vae(warm), taught), encoder, amortised=True, wild=True)
 
 
+def _ours_semi_implicit(transitions: int, warm: float = 0.5) -> tuple[str, Method]:
+    """As ours, with a wild encoder from the first update on."""
+    name, encoder = f"HMC-VI semi-implicit, T={transitions}", "semi-implicit"
+    first = Stage("SIVI", encoder, _none, SemiImplicitKL, warm, 2e-3)
+    taught = Stage(name, encoder, _hamiltonian(transitions), SemiImplicitKL, 1 - warm)
+    return name, Method((first, taught), encoder, amortised=True, wild=True)
+
+
 _MCMC_VI = Stage("MCMC-VI", "gaussian", _langevin(5, 0.2), ExclusiveKL)
 _INCLUSIVE = Stage("AMC Gaussian", "gaussian", _langevin(5, 0.2), InclusiveKL)
 _PERSISTENT = Stage("persistent MCMC", "table", _langevin(50, 0.02), Copy)
@@ -152,6 +176,6 @@ METHODS: dict[str, Method] = {
     **dict(map(_avb, ("CNN-G", "CNN-B"))),
     "persistent MCMC, T=50, eta=0.02": Method((_PERSISTENT,), "none"),
     **dict(map(_ours, (2, 4))),
-    **dict([_ours_wild("CNN-G", 4)]),
+    **dict([_ours_wild("CNN-G", 4), _ours_semi_implicit(4)]),
 }
 QUICK = ("VAE", "HMC-VI, T=2", "AMC CNN-G, T=5, eta=0.2", "persistent MCMC, T=50, eta=0.02")
