@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy import data
-from understudy.experiments.bnn import methods, problems
+from understudy.experiments.bnn import problems, recipes
 from understudy.experiments.bnn.course import follow
 from understudy.experiments.rows import last_line, provenance, write_rows
 
 SPLITS, UPDATES, SINGLES, WIDE_UPDATES = 20, 800, 3, 5
-SIZES = methods.Sizes(UPDATES, UPDATES, UPDATES, 1, 1, 1, 0)
+SIZES = recipes.Sizes(UPDATES, UPDATES, UPDATES, 1, 1, 1, 0)
 
 
 def cpu(run):
@@ -28,7 +28,7 @@ def cpu(run):
 
 def together_and_apart():
     every = problems.outer(problems.load("crabs"), SPLITS, 0)
-    course, key = methods.variational(SIZES), SIZES.key("benchmark")
+    course, key = recipes.variational(SIZES), SIZES.key("benchmark")
     whole = cpu(lambda: follow(course, key, every, np.full(SPLITS, 0.01)))
     singles = []
     for split in range(SINGLES):
@@ -49,7 +49,7 @@ def wide_memory():
         made.append((scaled, table.labels[train], new, table.labels[test]))
     every = problems.Problems(*(jnp.asarray(np.stack(p), jnp.float32) for p in zip(*made, strict=True)))
     sizes = SIZES._replace(matching_updates=WIDE_UPDATES)
-    course = methods.energy_matching(sizes)
+    course = recipes.energy_matching(sizes)
     follow(course, sizes.key("wide"), every, np.full(SPLITS, 0.001))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 

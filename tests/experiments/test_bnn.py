@@ -11,7 +11,7 @@ import pytest
 from understudy import store
 from understudy.core import IngredientError
 from understudy.experiments import bnn
-from understudy.experiments.bnn import methods, problems
+from understudy.experiments.bnn import methods, problems, recipes
 from understudy.experiments.bnn.course import follow
 from understudy.experiments.bnn.methods import Result
 from understudy.report.bnn import cells, goals, paired
@@ -56,7 +56,7 @@ def test_a_run_writes_rows_picture_and_report_and_resumes(tmp_path, monkeypatch)
 
 def test_every_split_learns_with_its_own_setting():
     table = problems.outer(problems.load("crabs"), 2, 0)
-    course = methods.variational(methods.Sizes(40, 1, 1, 1, 4, 1, 0))
+    course = recipes.variational(recipes.Sizes(40, 1, 1, 1, 4, 1, 0))
     made = follow(course, jax.random.key(0), table, [0.05, 1e-9])
     assert made.probabilities.shape == (2, len(course.marks), 100, 20)
     assert made.students.mean.shape == (2, len(course.marks), 401)
@@ -72,7 +72,7 @@ def test_the_student_of_vi_is_tuned_finished_and_mixed(monkeypatch):
     monkeypatch.setattr(methods, "TRANSITIONS", (1, 2, 4))
     monkeypatch.setattr(methods, "OFFERED", (4,))
     table = problems.outer(problems.load("crabs"), 2, 0)
-    made = methods.variational_family(table, methods.Sizes(4, 4, 4, 1, 4, 1, 0))
+    made = methods.variational_family(table, recipes.Sizes(4, 4, 4, 1, 4, 1, 0))
     assert set(made) == {"VI", "VI (paper)", "finished", "mixture of chains"}
     for result in made.values():
         assert result.mean.shape == (2, 20)

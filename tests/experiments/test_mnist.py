@@ -120,7 +120,7 @@ def test_every_method_is_made_of_ingredients_that_fit():
             stage.feedback()
         last = method.stages[-1].encoder
         student = eqx.filter_eval_shape(methods.make_student, last, jax.random.key(0), 10)
-        assert method.wild == (last in ("CNN-G", "CNN-B"))
+        assert method.wild == (last in ("CNN-G", "CNN-B", "semi-implicit"))
         assert isinstance(student, ExplicitStudent) or not method.own_proposal
 
 

@@ -17,7 +17,8 @@ from understudy import data, store
 from understudy.core import IngredientError
 from understudy.experiments import check, option
 from understudy.experiments.bnn import problems as parts
-from understudy.experiments.bnn.methods import AMORTISED, TASKS, Result, Sizes
+from understudy.experiments.bnn.methods import AMORTISED, TASKS, Result
+from understudy.experiments.bnn.recipes import Sizes
 from understudy.experiments.rows import provenance
 from understudy.report import describe_run, write_picture, write_report
 from understudy.report.bnn import bnn_figure, goals, summaries

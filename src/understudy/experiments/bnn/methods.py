@@ -10,42 +10,28 @@ import numpy as np
 from arviz_stats.base import array_stats
 from jaxtyping import Array, Float, Int
 
-from understudy.core import Student, Teacher
+from understudy.core import Student
 from understudy.experiments.bnn.course import HIDDEN, Course, Outcome, follow, predictions
 from understudy.experiments.bnn.problems import Problems, inner, log_likelihood, log_likelihoods
-from understudy.feedbacks import Copy, EnergyMatching, ExclusiveKL
-from understudy.students import DiagonalGaussian, GaussianMixture, NormalisedGaussian, Particles
+from understudy.experiments.bnn.recipes import (
+    LEAPFROGS,
+    PAPER_ACCEPTANCE,
+    Sizes,
+    energy_matching,
+    hamiltonian,
+    langevin,
+    variational,
+)
+from understudy.students import GaussianMixture
 from understudy.targets import BayesianNetwork
-from understudy.teachers import Identity, Rescaled, hmc, minibatch_mala
 
 RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.03, 0.1)
 ACCEPTANCES = (0.6, 0.9, 0.99)
-PAPER_RATE, PAPER_ACCEPTANCE = 0.001, 0.99
+PAPER_RATE = 0.001
 CHAINS = 12
 TRANSITIONS = tuple(range(1, 9))
 OFFERED = (4, 8)
 WIDTHS = (0.03, 0.1, 0.3)
-LEAPFROGS = 25
-
-
-class Sizes(NamedTuple):
-    """How long everything runs."""
-
-    updates: int
-    matching_updates: int
-    chain_updates: int
-    warm: int
-    kept: int
-    folds: int
-    seed: int
-
-    def key(self, word: str) -> Array:
-        """A key for one part of the experiment."""
-        return jax.random.fold_in(jax.random.key(self.seed), sum(map(ord, word)))
-
-    def marks(self, most: int, count: int) -> tuple[int, ...]:
-        """Numbers of updates, each twice the last."""
-        return tuple(sorted({max(most // 2**i, 1) for i in range(count)}))
 
 
 class Result(NamedTuple):
@@ -63,63 +49,6 @@ class Result(NamedTuple):
 
 
 Results = dict[str, Result]
-
-
-def gaussian(scale: float, normalised: bool = False) -> Callable:
-    """A mean-field student (or the paper's normalised one) around a random network."""
-    kind = NormalisedGaussian if normalised else DiagonalGaussian
-    return lambda key, target, start: kind(target.dim, target.start(key, 1)[0], scale)
-
-
-def chains(count: int) -> Callable:
-    """Chains that start at random networks, or at a student's draws."""
-
-    def make(key: Array, target: BayesianNetwork, start: Student | None) -> Particles:
-        return Particles(target.start(key, count) if start is None else start.sample(key, None, count))
-
-    return make
-
-
-def variational(sizes: Sizes, scale: float = 0.05) -> Course:
-    """Mean-field VI with ten draws on minibatches of 32."""
-    marks = sizes.marks(sizes.updates, 4)
-    return Course(gaussian(scale), lambda *_: Identity(), ExclusiveKL(), 10, marks, 100)
-
-
-def energy_matching(sizes: Sizes, scale: float = 0.1) -> Course:
-    """The paper's AMC: normalised Gaussian particles, one MALA step at acceptance .99, beta = 2."""
-    marks = sizes.marks(sizes.matching_updates, 6)
-    return Course(gaussian(scale, True), _cautious, EnergyMatching(2.0), 10, marks, 100, together=5)
-
-
-def langevin(sizes: Sizes, count: int) -> Course:
-    """Minibatch MALA, its step adapted to the acceptance that is tuned; every chain's last state."""
-    marks = sizes.marks(sizes.chain_updates, 3)
-    return Course(chains(count), _minibatch, Copy(), count, marks, count, learns=False, together=1)
-
-
-def _minibatch(acceptance: Any, rows: int, start: Any = None) -> Teacher:
-    del start
-    return minibatch_mala(0.05 / rows, target_acceptance=acceptance, rate=0.01)
-
-
-def _cautious(_: Any, rows: int, start: Any) -> Teacher:
-    return _minibatch(PAPER_ACCEPTANCE, rows, start)
-
-
-def hamiltonian(count: int, marks: tuple[int, ...], leapfrogs: int = LEAPFROGS) -> Course:
-    """Full-data HMC with its exact accept test, the step adapted to acceptance .8.
-
-    Chains that start at the draws of a Gaussian run in its scales.
-    """
-
-    def teacher(_: Any, rows: int, start: DiagonalGaussian | None) -> Teacher:
-        # The posterior narrows with the square root of the rows.
-        first = 0.35 / rows**0.5 if start is None else 0.1
-        moves = hmc(first, leapfrogs=leapfrogs, target_acceptance=0.8, rate=0.2, jitter=0.2)
-        return moves if start is None else Rescaled(moves, start.mean, start.scale)
-
-    return Course(chains(count), teacher, Copy(), count, marks, count, None, False, 1)
 
 
 def tune(
