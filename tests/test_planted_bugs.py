@@ -177,11 +177,18 @@ BUGS = {
         "maximum_likelihood",
     ),
     "the same noise in every update": Bug(
-        "training.py",
+        "preparation.py",
         "numbered(state.key, state.step)",
         "numbered(state.key, 0)",
         "tests/test_methods.py",
         "chains_of_mcmc",
+    ),
+    "a mixture's density without its number of Gaussians": Bug(
+        "feedbacks/likelihood.py",
+        "return logsumexp(each, 1) - jnp.log(len(means))",
+        "return logsumexp(each, 1)",
+        "tests/feedbacks/test_likelihood.py",
+        "semi_implicit",
     ),
 }
 FAST = "checksum not verified"
@@ -218,6 +225,11 @@ def test_the_copy_is_what_is_imported(tmp_path):
     copy = plant(tmp_path, BUGS[FAST])
     found = run(tmp_path, "-c", "import importlib.util as u; print(u.find_spec('understudy').origin)")
     assert found.stdout.strip() == str(copy / "__init__.py")
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_every_bug_can_still_be_planted(name):
+    assert (ROOT / "src" / "understudy" / BUGS[name].file).read_text().count(BUGS[name].old) == 1
 
 
 @pytest.mark.slow
