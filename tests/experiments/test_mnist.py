@@ -12,6 +12,7 @@ from understudy.experiments.mnist import course, measures, methods
 from understudy.feedbacks import ExclusiveKL
 from understudy.image_networks import ImageDecoder
 from understudy.preparation import prepare
+from understudy.report import mnist as tables
 from understudy.students import DiagonalGaussian, image_encoder
 from understudy.targets import LatentVariableModel, two_gaussians
 from understudy.teachers import Identity
@@ -170,3 +171,22 @@ def test_values_of_methods_are_kept_together(tmp_path):
     np.testing.assert_array_equal(arrays["VAE"], [3.0, 4.0, 5.0])
     assert mnist.goals([{"method": "VAE", "hais_ll": -1.0}])["best"] == "VAE"
     assert jnp.isfinite(mnist.goals([{"method": "VAE", "hais_ll": -1.0}])["hais_ll"]["VAE"])
+
+
+def test_tables_pair_every_method_with_the_vae_of_its_seed(tmp_path):
+    values = {"VAE": [-90.0, -80.0], "VAE, seed 1": [-80.0, -70.0]}
+    values |= {"HMC-VI, T=2": [-88.0, -79.0], "HMC-VI, T=2, seed 1": [-78.0, -69.0]}
+    np.savez(tmp_path / "mnist_hais.npz", **{name: np.asarray(v) for name, v in values.items()})
+    figures = {"encoder": "Gaussian", "updates": 9, "iw_ll": -86.0, "iw_ess": 5.0, "hais_ll": -85.0}
+    figures |= {"hais_se": 1.0, "hais_ess": 12.0}
+    for name in values:
+        method, _, seed = name.partition(", seed ")
+        row = {"name": name, "method": method, "train_seed": int(seed or 0), **figures}
+        store.append_row(tmp_path / "mnist.jsonl", row)
+    assert tables.paired(tmp_path) == {"HMC-VI, T=2": (1.5, 0.5, 2)}
+    assert tables.differences(tmp_path) == [("HMC-VI, T=2", "2", "+1.50 ± 0.50")]
+    lines = tables.likelihoods(tmp_path)
+    assert lines[0][:4] == ("VAE", "Gaussian", "-81.31", "-80.64")
+    assert lines[2][2:4] == ("", "")
+    assert tables.likelihoods(tmp_path / "nothing") == []
+    assert tables.imputations(tmp_path)[2] == ("CNN-B (paper)", "", "0.933", "0.064")

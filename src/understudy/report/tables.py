@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy import store
-from understudy.report import bnn, posteriors
+from understudy.report import bnn, mnist, posteriors
 
 Row = Mapping[str, Any]
 
@@ -188,6 +188,9 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "bnn_ece": partial(bnn_means, name="ece", digits=3),
     "bnn_seconds": partial(bnn_means, name="train_seconds", digits=2),
     "bnn_goals": bnn_goals,
+    "mnist": lambda results: table(mnist.LIKELIHOODS, mnist.likelihoods(results)),
+    "mnist_differences": lambda results: table(mnist.DIFFERENCES, mnist.differences(results)),
+    "imputation": lambda results: table(mnist.IMPUTATION, mnist.imputations(results)),
 }
 
 
