@@ -186,7 +186,8 @@ def _ratios(medians: Medians) -> list[Sequence[str]]:
         "warm": "the same with the programs in the cache",
         "speed": "effective draws per second after training over those of NUTS after warm-up",
     }
-    return [(words[k], f"{statistics.median(v):,.2f} x") for k, v in found.items() if v]
+    digits = {"speed": 0}
+    return [(words[k], f"{statistics.median(v):,.{digits.get(k, 2)}f} x") for k, v in found.items() if v]
 
 
 def _number(value: float | None, digits: int = 3) -> str:
