@@ -133,6 +133,8 @@ def reference(name: str) -> World:
         sites[site] = draws[:, columns] if vector else draws[:, columns[0]]
     if name.startswith("eight_schools"):
         sites["t"] = (sites["theta"] - sites["mu"][:, None]) / sites["tau"][:, None]
+    if name == "garch11":
+        sites["share"] = sites["beta1"] / (1 - sites["alpha1"])
     named = {s.name: jnp.asarray(sites[s.name], float) for s in target.sites}
     z = np.asarray(jax.vmap(target.unconstrain)(named), float)
     teacher = default_teacher(jax.random.key(0), target, Rows(z[:POOL]))
