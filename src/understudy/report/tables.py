@@ -128,6 +128,20 @@ def figures_table(results: Path) -> str:
     return table(("figure", "made by"), lines)
 
 
+def splits_table(results: Path) -> str:
+    """What one program for all splits saves, and the memory of the widest network."""
+    (row,) = store.read_rows(results / "bnn_splits.jsonl")
+    lines = [
+        (
+            "CPU time of 20 runs one after another over one program, compilation included",
+            "with_compilation",
+        ),
+        ("the same without compilation", "without_compilation"),
+        ("GiB for 20 splits of the plain network on colon, 100,101 weights", "colon_gib"),
+    ]
+    return table(("figure", "measured"), [(what, f"{row[name]:.1f}") for what, name in lines])
+
+
 def trust_table(results: Path) -> str:
     """How often the check of trust fails planted faults and right students."""
     header = ("target", "student", "planted", "not trusted", "warned only", "tests that fail")
@@ -188,6 +202,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "bnn_ece": partial(bnn_means, name="ece", digits=3),
     "bnn_seconds": partial(bnn_means, name="train_seconds", digits=2),
     "bnn_goals": bnn_goals,
+    "bnn_splits": splits_table,
     "mnist": lambda results: table(mnist.LIKELIHOODS, mnist.likelihoods(results)),
     "mnist_differences": lambda results: table(mnist.DIFFERENCES, mnist.differences(results)),
     "imputation": lambda results: table(mnist.IMPUTATION, mnist.imputations(results)),
