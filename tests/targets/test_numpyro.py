@@ -5,13 +5,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+import optax
 import pytest
 from jax.scipy.stats import norm
 from numpyro import distributions as dist
 from numpyro.infer.util import log_density
 
+from understudy import Minibatches
 from understudy.core import IngredientError
+from understudy.feedbacks import ExclusiveKL
+from understudy.students import DiagonalGaussian
 from understudy.targets.numpyro import from_numpyro
+from understudy.teachers import Identity
+from understudy.training import fit
 
 DATA = np.array([0.3, 1.2, -0.4])
 
@@ -168,3 +174,25 @@ def test_a_whole_plate_is_welcome():
     z = jnp.array([0.5, -0.5, 1.0])
     expected = dist.Normal(0, 1).log_prob(z).sum() + dist.Normal(z, 1).log_prob(jnp.arange(3.0)).sum()
     np.testing.assert_allclose(target.log_density(z), expected, rtol=1e-5)
+
+
+def scaled(y):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 2.0))
+    with numpyro.handlers.scale(scale=MANY.size / y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+MANY = np.random.default_rng(0).normal(1.0, 1.0, 60)
+
+
+def test_minibatches_are_conditions():
+    target = from_numpyro(scaled, MANY)
+    z = jnp.array([0.7])
+    parts = [target.log_density(z, ((jnp.asarray(part),), {})) for part in MANY.reshape(6, 10)]
+    np.testing.assert_allclose(np.mean(parts), target.log_density(z), rtol=1e-5)
+    rows = Minibatches(((MANY,), {}), 10, together=True)
+    ingredients = (target, DiagonalGaussian(1), Identity(), ExclusiveKL(), rows)
+    fitted = fit(*ingredients, updates=2000, optimiser=optax.adam(0.01), average=0.99, progress=False)
+    precision = MANY.size + 1 / 4
+    assert float(fitted.student.mean[0]) == pytest.approx(MANY.sum() / precision, abs=0.1)
+    assert float(fitted.student.scale[0]) == pytest.approx(precision**-0.5, rel=0.3)
