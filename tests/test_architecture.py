@@ -38,7 +38,9 @@ ALLOWED = {
     "training": TRAINING | {"preparation"},
     "methods": TRAINING | INGREDIENTS | {"preparation", "training"},
     "exported": set(),
-    "auto": TRAINING | INGREDIENTS | {"preparation", "training", "evaluation", "exported", "report"},
+    "auto": TRAINING
+    | INGREDIENTS
+    | {"preparation", "training", "evaluation", "exported", "report", "data"},
     "report": BASE | STORE,
     "data": {"core", "checks", "store"},
     "experiments": LIBRARY,

@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -19,6 +17,7 @@ from flowjax.distributions import AbstractDistribution, StandardNormal, Transfor
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, UInt32
 
 from understudy.core import Condition, Student, Target
+from understudy.data.files import cache_folder
 from understudy.exported import MAGIC, Exported
 from understudy.students import Flow
 
@@ -30,8 +29,7 @@ Words = UInt32[Array, " 4"] | UInt32[np.ndarray, " 4"]
 def keep_programs() -> None:
     """Keep compiled programs in the user's cache folder, unless JAX was given another."""
     if jax.config.jax_compilation_cache_dir is None:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "understudy" / "programs"))
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "programs"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 

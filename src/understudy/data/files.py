@@ -23,7 +23,7 @@ def find(file: str) -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Where downloaded files are kept on this system."""
+    """Where downloaded files and compiled programs are kept on this system."""
     home = Path.home()
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
