@@ -111,6 +111,17 @@ def test_rates_rise_and_fall():
     assert (np.diff(factors[5:]) < 0).all()
 
 
+def test_rates_of_two_stages_are_those_of_one_but_for_the_new_rise():
+    halves = [course.factor(0.4, (0.0, 0.5)), course.factor(0.4, (0.5, 0.5))]
+    np.testing.assert_allclose(halves, [course.factor(0.2), course.factor(0.7)], rtol=1e-6)
+    assert course.factor(0.0, (0.5, 0.5)) < 0.05
+
+
+def test_stages_see_other_noise():
+    first, second = (course._stage_seed(3, (begun, 0.5)) for begun in (0.0, 0.5))
+    assert first != second
+
+
 def test_every_method_is_made_of_ingredients_that_fit():
     shares = [sum(stage.share for stage in method.stages) for method in mnist.METHODS.values()]
     np.testing.assert_allclose(shares, 1)

@@ -28,6 +28,8 @@ WARM_UP = 0.03
 FLOOR = 0.02
 SETTLING = 2000
 NO_LIMIT = 10**9
+Part = tuple[float, float]
+WHOLE: Part = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -65,18 +67,26 @@ class Trained:
 class Budget:
     """Stops a training when its share of CPU time (or updates) is spent, and steers the learning rates.
 
-    The rates rise for a short while, so that a new feedback does not break what was learnt, and then
-    fall as a cosine. CPU time is the process's, from the first update on.
+    The rates follow :func:`factor`. CPU time is the process's, from the first update on.
 
     Args:
         path: where to keep what was spent, for a resumed run.
         core_seconds: how much there is.
         updates: how many there are instead, or None.
         rates: peaks of the learning rates, by the names in ``State.memory``.
+        part: of the method's whole training.
     """
 
-    def __init__(self, path: Path, core_seconds: float, updates: int | None, rates: Mapping[str, float]):
-        self.path, self.core_seconds, self.updates, self.rates = path, core_seconds, updates, rates
+    def __init__(
+        self,
+        path: Path,
+        core_seconds: float,
+        updates: int | None,
+        rates: Mapping[str, float],
+        part: Part = WHOLE,
+    ):
+        self.path, self.core_seconds, self.updates = path, core_seconds, updates
+        self.rates, self.part = rates, part
         self.core = self.wall = 0.0
         self.clocks: tuple[float, float] | None = None
 
@@ -96,9 +106,8 @@ class Budget:
             raise StopTraining
         if self.updates is not None:
             return chunk.state
-        return with_rates(
-            chunk.state, {name: float(r * factor(share)) for name, r in self.rates.items()}
-        )
+        now_factor = float(factor(share, self.part))
+        return with_rates(chunk.state, {name: r * now_factor for name, r in self.rates.items()})
 
     def _recall(self, step: int) -> None:
         store.truncate_rows(self.path, step - 1)
@@ -107,10 +116,15 @@ class Budget:
             self.core, self.wall = rows[-1]["core_seconds"], rows[-1]["wall_seconds"]
 
 
-def factor(share: Any) -> Any:
-    """Of the learning rate's peak when a share of the budget is spent."""
+def factor(share: Any, part: Part = WHOLE) -> Any:
+    """Of the learning rate's peak when a share of a stage's budget is spent.
+
+    It falls as one cosine over all stages, and rises for a short while at the start of each, so that a
+    new feedback does not break what was learnt.
+    """
     rise = jnp.minimum(1.0, share / WARM_UP + FLOOR)
-    return rise * (FLOOR + (1 - FLOOR) * 0.5 * (1 + jnp.cos(jnp.pi * share)))
+    spent = part[0] + part[1] * share
+    return rise * (FLOOR + (1 - FLOOR) * 0.5 * (1 + jnp.cos(jnp.pi * spent)))
 
 
 def with_rates(state: State, rates: Mapping[str, float]) -> State:
@@ -126,7 +140,7 @@ def train(folder: Path, method: Method, pixels: UInt8[np.ndarray, "n h w"], plan
     """Train a method's stages, or read what was trained before."""
     model_key, student_key = jax.random.split(jax.random.key(plan.seed))
     now = Trained(make_model(model_key), None, 0.0, 0.0, 0)
-    kind = None
+    kind, begun = None, 0.0
     for stage in method.stages:
         folder = folder / _place(stage)
         file = folder / "model.safetensors"
@@ -135,11 +149,11 @@ def train(folder: Path, method: Method, pixels: UInt8[np.ndarray, "n h w"], plan
         else:
             start = now.student if stage.encoder == kind else None
             start = start or make_student(stage.encoder, student_key, len(pixels))
-            now = _train_stage(folder, stage, now, start, pixels, plan)
+            now = _train_stage(folder, stage, (begun, stage.share), now, start, pixels, plan)
             store.save(file, {name: getattr(now, name) for name in now.__dataclass_fields__})
             for checkpoint in folder.glob("checkpoint-*"):
                 checkpoint.unlink()
-        kind = stage.encoder
+        kind, begun = stage.encoder, begun + stage.share
     return now
 
 
@@ -155,7 +169,13 @@ def _place(stage: Stage) -> str:
 
 
 def _train_stage(
-    folder: Path, stage: Stage, before: Trained, student: Student, pixels: Any, plan: Plan
+    folder: Path,
+    stage: Stage,
+    part: Part,
+    before: Trained,
+    student: Student,
+    pixels: Any,
+    plan: Plan,
 ) -> Trained:
     table = stage.encoder == "table"
     updates = None if plan.updates is None else max(1, round(stage.share * plan.updates))
@@ -164,6 +184,7 @@ def _train_stage(
         stage.share * plan.core_seconds,
         updates,
         {"student": stage.rate, "model": stage.rate, "critic": stage.critic_rate},
+        part,
     )
     fitted = fit(
         OfIndexed(before.model) if table else before.model,
@@ -172,7 +193,7 @@ def _train_stage(
         stage.feedback(),
         Binarised(pixels, plan.batch, indexed=table),
         updates=updates or NO_LIMIT,
-        seed=plan.seed,
+        seed=_stage_seed(plan.seed, part),
         particles=1,
         folder=folder,
         resume=True,
@@ -180,9 +201,9 @@ def _train_stage(
         chunk=plan.chunk,
         checkpoint_seconds=60.0,
         callbacks=[budget],
-        optimiser=adam(stage.rate, updates),
-        model_optimiser=adam(stage.rate, updates),
-        critic_optimiser=adam(stage.critic_rate, updates, b1=0.5),
+        optimiser=adam(stage.rate, updates, part),
+        model_optimiser=adam(stage.rate, updates, part),
+        critic_optimiser=adam(stage.critic_rate, updates, part, b1=0.5),
         **stage.settings,
     )
     target: Any = fitted.state.target
@@ -190,6 +211,11 @@ def _train_stage(
     core, wall = before.core_seconds + budget.core, before.wall_seconds + budget.wall
     done = before.updates + int(fitted.state.step)
     return Trained(model, _usable(fitted.student, pixels), core, wall, done)
+
+
+def _stage_seed(seed: int, part: Part) -> int:
+    """Other images and other noise in every stage."""
+    return int(np.random.default_rng((seed, round(1e6 * part[0]))).integers(2**31))
 
 
 def train_proposal(
@@ -231,8 +257,10 @@ def _usable(student: Any, pixels: np.ndarray) -> Student | None:
     return None if isinstance(student, ChainTable) else student
 
 
-def adam(rate: float, updates: int | None, b1: float = 0.9) -> optax.GradientTransformation:
+def adam(
+    rate: float, updates: int | None, part: Part = WHOLE, b1: float = 0.9
+) -> optax.GradientTransformation:
     """Adam whose rate follows :func:`factor`: by the count of updates, or else steered by a Budget."""
     if updates is None:
         return optax.inject_hyperparams(optax.adam)(learning_rate=FLOOR * rate, b1=b1)
-    return optax.adam(lambda count: rate * factor(count / updates), b1=b1)
+    return optax.adam(lambda count: rate * factor(count / updates, part), b1=b1)

@@ -50,7 +50,7 @@ class Stage:
         teacher: makes the teacher, given the reading of the paper's eta.
         feedback: makes the feedback.
         share: of the method's core-seconds.
-        rate: peak of Adam's learning rate, of encoder and decoder.
+        rate: peak of Adam's learning rate, of encoder and decoder; it falls over all stages.
         critic_rate: of the critic's.
         settings: others of ``fit``.
     """
@@ -128,7 +128,7 @@ def _elbo() -> Feedback:
     return AdversarialELBO(critic=ImageCriticBuilder())
 
 
-def _vae(share: float = 1.0) -> Stage:
+def _vae(share: float) -> Stage:
     return Stage("VAE", "gaussian", _none, ExclusiveKL, share, 2e-3)
 
 
@@ -144,15 +144,15 @@ def _avb(encoder: str) -> tuple[str, Method]:
 
 
 def _ours(transitions: int, warm: float = 0.5) -> tuple[str, Method]:
-    """A VAE first; then the decoder learns from Hamiltonian chains that start at the encoder's draws."""
+    """First as the VAE; then theta learns from Hamiltonian chains that start at the encoder's draws."""
     name = f"HMC-VI, T={transitions}"
-    taught = Stage(name, "gaussian", _hamiltonian(transitions), ExclusiveKL, 1 - warm)
+    taught = Stage(name, "gaussian", _hamiltonian(transitions), ExclusiveKL, 1 - warm, 2e-3)
     return name, Method((_vae(warm), taught), amortised=True, own_proposal=True)
 
 
 def _ours_wild(encoder: str, transitions: int, warm: float = 0.5) -> tuple[str, Method]:
     name = f"HMC-AMC {encoder}, T={transitions}"
-    taught = Stage(name, encoder, _hamiltonian(transitions), _jensen_shannon, 1 - warm)
+    taught = Stage(name, encoder, _hamiltonian(transitions), _jensen_shannon, 1 - warm, 2e-3)
     return name, Method((_vae(warm), taught), encoder, amortised=True, wild=True)
 
 
@@ -160,7 +160,7 @@ def _ours_semi_implicit(transitions: int, warm: float = 0.5) -> tuple[str, Metho
     """As ours, with a wild encoder from the first update on."""
     name, encoder = f"HMC-VI semi-implicit, T={transitions}", "semi-implicit"
     first = Stage("SIVI", encoder, _none, SemiImplicitKL, warm, 2e-3)
-    taught = Stage(name, encoder, _hamiltonian(transitions), SemiImplicitKL, 1 - warm)
+    taught = Stage(name, encoder, _hamiltonian(transitions), SemiImplicitKL, 1 - warm, 2e-3)
     return name, Method((first, taught), encoder, amortised=True, wild=True)
 
 
@@ -169,7 +169,7 @@ _INCLUSIVE = Stage("AMC Gaussian", "gaussian", _langevin(5, 0.2), InclusiveKL)
 _PERSISTENT = Stage("persistent MCMC", "table", _langevin(50, 0.02), Copy)
 
 METHODS: dict[str, Method] = {
-    "VAE": Method((_vae(),), own_proposal=True),
+    "VAE": Method((_vae(0.5), _vae(0.5)), own_proposal=True),
     "MCMC-VI, T=5, eta=0.2": Method((_MCMC_VI,), amortised=True, own_proposal=True),
     "AMC Gaussian, T=5, eta=0.2": Method((_INCLUSIVE,), amortised=True, own_proposal=True),
     **dict(_amc(encoder, *how) for encoder in ("CNN-G", "CNN-B") for how in ((5, 0.2), (50, 0.02))),
