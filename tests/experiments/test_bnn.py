@@ -70,7 +70,7 @@ def test_every_split_learns_with_its_own_setting():
 @pytest.mark.slow
 def test_the_student_of_vi_is_tuned_finished_and_mixed(monkeypatch):
     monkeypatch.setattr(methods, "TRANSITIONS", (1, 2, 4))
-    monkeypatch.setattr(methods, "OFFERED", (4,))
+    monkeypatch.setattr(methods, "SHOWN", (4,))
     table = problems.outer(problems.load("crabs"), 2, 0)
     made = methods.variational_family(table, recipes.Sizes(4, 4, 4, 1, 4, 1, 0))
     assert set(made) == {"VI", "VI (paper)", "finished", "mixture of chains"}
@@ -79,8 +79,10 @@ def test_the_student_of_vi_is_tuned_finished_and_mixed(monkeypatch):
         assert ((result.mean > 0) & (result.mean < 1)).all()
         assert (result.seconds > 0).all()
     finished = made["finished"]
-    untouched = finished.extra["transitions"] == 0
-    np.testing.assert_allclose(finished.mean[untouched], made["VI"].mean[untouched])
+    weight = finished.extra["student_weight"]
+    assert ((weight > 0) & (weight < 1)).all()
+    chains = (finished.mean - weight[:, None] * made["VI"].mean) / (1 - weight[:, None])
+    assert ((chains > -1e-5) & (chains < 1 + 1e-5)).all()
     assert set(made["VI"].extra["rate"]) <= set(methods.RATES)
 
 
@@ -136,21 +138,28 @@ def test_choices_follow_the_best_fold_mean():
     assert methods._best(offers, splits=2, folds=2).tolist() == [1, 0]
 
 
-def test_more_transitions_are_kept_unless_validation_speaks_against_them():
-    noise = np.random.default_rng(0).normal(size=(2, 2, 50))
-    best, close, worse = np.zeros((2, 2, 50)), noise - noise.mean() - 0.01, noise * 0.01 - 0.5
-    flat = [offer.reshape(4, 50) for offer in (best, close, worse)]
-    assert methods.furthest(flat, 2).tolist() == [1, 1]
-    assert methods.furthest([flat[0], flat[2], flat[2]], 2).tolist() == [0, 0]
-    assert methods.furthest([flat[2], flat[2], flat[0]], 2).tolist() == [2, 2]
+def test_stacking_finds_the_best_mixture_of_two():
+    random = np.random.default_rng(0)
+    student, chains = random.uniform(0.05, 0.95, (2, 3, 200))
+    weights = np.linspace(0.001, 0.999, 999)
+    both = weights[:, None, None] * student + (1 - weights)[:, None, None] * chains
+    believed = np.log(both).sum(2) + np.log(weights * (1 - weights))[:, None]
+    best = weights[believed.argmax(0)]
+    np.testing.assert_allclose(methods.stacked(student, chains), best, atol=2e-3)
+    sure = methods.stacked(np.full((1, 50), 0.9), np.full((1, 50), 0.1))
+    assert 0.9 < sure[0] < 1
 
 
-def test_networks_on_the_way_join_the_student_but_for_the_first_quarter():
+def test_networks_on_the_way_predict_but_for_the_first_quarter():
     means = np.arange(len(methods.TRANSITIONS), dtype=float)[None, :, None]
-    late = [i for i, t in enumerate(methods.TRANSITIONS) if 2 < t <= 8]
-    student = np.full((1, 1), 10.0)
-    assert methods.joined(student, means, 8)[0, 0] == np.mean([10, *late])
-    assert methods.joined(student, means, 4)[0, 0] == np.mean([10, 1, 2, 3])
+    assert methods.late(means)[0, 0] == np.mean([2, 3, 4, 5, 6, 7])
+    assert methods.late(means, 4)[0, 0] == np.mean([1, 2, 3])
+    both = methods.mixed(np.array([0.25]), np.full((1, 1), 8.0), methods.late(means, 4))
+    assert both[0, 0] == 0.25 * 8 + 0.75 * 2
+
+
+def test_small_tables_have_more_chains():
+    assert [methods.affordable(rows) for rows in (56, 400, 700, 5000)] == [24, 20, 12, 12]
 
 
 def test_a_mixture_has_a_component_per_chain():

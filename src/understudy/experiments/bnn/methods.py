@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from understudy.core import Student
 from understudy.experiments.bnn.course import HIDDEN, Course, Outcome, follow, predictions
-from understudy.experiments.bnn.problems import Problems, inner, log_likelihood, log_likelihoods
+from understudy.experiments.bnn.problems import Problems, chance, inner, log_likelihood
 from understudy.experiments.bnn.recipes import (
     LEAPFROGS,
     PAPER_ACCEPTANCE,
@@ -28,9 +28,9 @@ from understudy.targets import BayesianNetwork
 RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.03, 0.1)
 ACCEPTANCES = (0.6, 0.9, 0.99)
 PAPER_RATE = 0.001
-CHAINS = 12
+CHAINS, CHAIN_ROWS = (12, 24), 8_000
 TRANSITIONS = tuple(range(1, 9))
-OFFERED = (4, 8)
+SHOWN = (4, 8)
 WIDTHS = (0.03, 0.1, 0.3)
 
 
@@ -130,42 +130,64 @@ def variational_family(problems: Problems, sizes: Sizes) -> Results:
 def finished(
     problems: Problems, sizes: Sizes, vi: Result, students: Student, starts: Student, alone: Any
 ) -> Results:
-    """The student's draws after T transitions, and a mixture with a Gaussian per chain."""
-    course, splits, folds = hamiltonian(CHAINS, TRANSITIONS), len(problems.labels), sizes.folds
-    parts = inner(problems, folds, sizes.seed)
+    """The student's predictions stacked with those of chains from it, and a Gaussian for every chain."""
+    splits, rows = problems.labels.shape
+    course = hamiltonian(affordable(rows), TRANSITIONS)
+    parts = inner(problems, sizes.folds, sizes.seed)
     labels = np.asarray(parts.new_labels)
     trial = follow(course, sizes.key("hmc"), parts, np.zeros(len(labels)), starts)
-    offers = [alone, *(joined(alone, trial.mean, t) for t in OFFERED)]
-    best = furthest([log_likelihoods(offer, labels) for offer in offers], splits)
+    weight = stacked(*(chance(p, labels).reshape(splits, -1) for p in (alone, late(trial.mean))))
     final = follow(course, sizes.key("hmc again"), problems, np.zeros(splits), students)
-    test = np.stack([vi.mean, *(joined(vi.mean, final.mean, t) for t in OFFERED)], 1)
-    transitions = np.asarray([0, *OFFERED])[best]
-    each = final.seconds / splits / TRANSITIONS[-1]
-    extra = {"transitions": transitions} | _joined_curve(final, problems, vi, each)
-    ours = Result(at(test, best), vi.seconds + each * transitions, extra)
-    mixture = _mixture(problems, parts, sizes, trial, final, vi.seconds + each * TRANSITIONS[-1])
-    return {"finished": ours, "mixture of chains": mixture}
-
-
-def _joined_curve(final: Outcome, problems: Problems, vi: Result, each: float) -> dict[str, Any]:
-    labels = np.asarray(problems.new_labels)
-    means = [joined(vi.mean, final.mean, t) for t in OFFERED]
+    seconds = vi.seconds + final.seconds / splits
+    extra = {"student_weight": weight} | _finished_curve(final, problems, vi, weight)
+    ours = Result(mixed(weight, vi.mean, late(final.mean)), seconds, extra)
     return {
-        "curve_seconds": vi.seconds[:, None] + each * np.asarray(OFFERED),
-        "curve_ll": np.stack([log_likelihood(mean, labels) for mean in means], 1),
-        "curve_error": np.stack([((m > 0.5) != (labels > 0.5)).mean(-1) for m in means], 1),
+        "finished": ours,
+        "mixture of chains": _mixture(problems, parts, sizes, trial, final, seconds),
     }
 
 
-def joined(
-    student: Float[np.ndarray, "s m"], means: Float[np.ndarray, "s e m"], transitions: int
-) -> Float[np.ndarray, "s m"]:
-    """The mean prediction of the student and of ``transitions`` but for their first quarter.
+def affordable(rows: int) -> int:
+    """How many chains: more where a gradient sees fewer rows."""
+    return int(np.clip(CHAIN_ROWS // rows, *CHAINS))
 
-    The student's own networks, one part among the others, keep few chains from being too sure.
+
+def stacked(
+    student: Float[np.ndarray, "s v"], chains: Float[np.ndarray, "s v"], steps: int = 300
+) -> Float[np.ndarray, " s"]:
+    """The student's weight in the mixture of both that gives validation labels the most probability.
+
+    By expectation maximisation, with one row's worth of prior belief in either.
+
+    Reference: Yao et al., "Using Stacking to Average Bayesian Predictive Distributions", 2018.
     """
-    late = means[:, _window(transitions)]
-    return np.concatenate([np.asarray(student)[:, None], late], 1).mean(1)
+    weight = np.full(len(student), 0.5)
+    for _ in range(steps):
+        ours, theirs = weight[:, None] * student, (1 - weight)[:, None] * chains
+        share = ours / (ours + theirs)
+        weight = (1 + share.sum(1)) / (2 + share.shape[1])
+    return weight
+
+
+def mixed(weight: Float[np.ndarray, " s"], student: Any, chains: Any) -> Float[np.ndarray, "s m"]:
+    """The prediction of both together."""
+    return weight[:, None] * np.asarray(student) + (1 - weight)[:, None] * np.asarray(chains)
+
+
+def late(means: Float[np.ndarray, "s e m"], transitions: int | None = None) -> Any:
+    """The mean prediction of so many transitions (of all) but for their first quarter."""
+    return np.asarray(means)[:, _window(transitions or TRANSITIONS[-1])].mean(1)
+
+
+def _finished_curve(final: Outcome, problems: Problems, vi: Result, weight: Any) -> dict[str, Any]:
+    labels = np.asarray(problems.new_labels)
+    each = final.seconds / len(labels) / TRANSITIONS[-1]
+    means = [mixed(weight, vi.mean, late(final.mean, t)) for t in SHOWN]
+    return {
+        "curve_seconds": vi.seconds[:, None] + each * np.asarray(SHOWN),
+        "curve_ll": np.stack([log_likelihood(mean, labels) for mean in means], 1),
+        "curve_error": np.stack([((m > 0.5) != (labels > 0.5)).mean(-1) for m in means], 1),
+    }
 
 
 def _window(transitions: int) -> slice:
@@ -200,8 +222,8 @@ def mixture_predictions(
         draws = mixture_of_chains(key, path, width).sample(key, None, 200)
         return predictions(target, draws, problem.new_features).mean(0)
 
-    late = path[:, _window(TRANSITIONS[-1])]
-    return jax.lax.map(one, (jax.random.split(key, len(problems.labels)), problems, late))
+    kept = path[:, _window(TRANSITIONS[-1])]
+    return jax.lax.map(one, (jax.random.split(key, len(problems.labels)), problems, kept))
 
 
 def mixture_of_chains(key: Array, path: Float[Array, "t k d"], width: Any) -> GaussianMixture:
@@ -266,18 +288,6 @@ def _chosen(values: Any, rate: Any, mark: Any, folds: int) -> Any:
 
 def _best(values: list[np.ndarray], splits: int, folds: int) -> Int[np.ndarray, " s"]:
     return np.stack(values).reshape(len(values), splits, folds).mean(2).argmax(0)
-
-
-def furthest(values: list[np.ndarray], splits: int) -> Int[np.ndarray, " s"]:
-    """The last offer that is within one paired standard error of the best on the validation rows.
-
-    More transitions are nearer to the posterior, so they are kept unless validation speaks against them.
-    """
-    rows = np.stack(values).reshape(len(values), splits, -1)
-    best = rows.mean(2).argmax(0)
-    gaps = rows[best, np.arange(splits)] - rows
-    near = gaps.mean(2) <= gaps.std(2) / rows.shape[2] ** 0.5
-    return len(values) - 1 - near[::-1].argmax(0)
 
 
 TASKS: dict[tuple[str, ...], Callable[[Problems, Sizes], Results]] = {

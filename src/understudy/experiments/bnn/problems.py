@@ -81,15 +81,15 @@ def _stack(made) -> Problems:
     return Problems(*(jnp.asarray(np.stack(parts), jnp.float32) for parts in zip(*made, strict=True)))
 
 
-def log_likelihoods(mean: Any, labels: Any) -> Any:
-    """Log probability of every label."""
+def chance(mean: Any, labels: Any) -> Any:
+    """The probability that was given to every label, within a small distance of 0 and 1."""
     p = np.clip(np.asarray(mean, np.float64), FLOOR, 1 - FLOOR)
-    return np.where(np.asarray(labels) > 0.5, np.log(p), np.log1p(-p))
+    return np.where(np.asarray(labels) > 0.5, p, 1 - p)
 
 
 def log_likelihood(mean: Any, labels: Any) -> Any:
     """Mean log probability of the labels, over the last axis."""
-    return log_likelihoods(mean, labels).mean(-1)
+    return np.log(chance(mean, labels)).mean(-1)
 
 
 def error(mean: Any, labels: Any) -> Any:
