@@ -59,6 +59,8 @@ def test_gibbs_keeps_what_is_known_and_shows_every_step():
     assert (chains[:, :, :, :2] == 1).all()
     np.testing.assert_array_equal(chains[:, 2, :, 2:], x[:, :, 2:])
     assert imputation.picture(x, chains).axes
+    taught = imputation.gibbs(model, Prior(), x, mask, imputation.Settings(steps=3, transitions=2))
+    np.testing.assert_array_equal(taught, chains)
 
 
 def test_settings_are_checked():

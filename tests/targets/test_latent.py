@@ -89,12 +89,22 @@ def test_a_teacher_mends_the_imputations_of_a_poor_student():
     missing = jnp.array([False, False, True])
     prior = gaussian_encoder(KEY, 2, x, hidden=(3,))
     prior = jax.tree.map(lambda leaf: 0 * leaf if eqx.is_inexact_array(leaf) else leaf, prior)
-    teacher = hmc(0.3, 5, steps=6)
-    run = jax.jit(lambda key: model.impute(key, prior, x, missing, 10, teacher)[-1])
+    teacher = hmc(0.3, 5, steps=30, jitter=0.5)
+    run = jax.jit(lambda key: model.impute(key, prior, x, missing, 2, teacher)[-1])
     ends = jax.vmap(run)(jax.random.split(KEY, 2000))
     covariance = WEIGHT @ WEIGHT.T + 0.25 * jnp.eye(3)
     gain = covariance[2, :2] @ jnp.linalg.inv(covariance[:2, :2])
     np.testing.assert_allclose(ends[:, 2].mean(), gain @ x[:2], atol=0.1)
+    np.testing.assert_allclose(ends[:, 2].var(), covariance[2, 2] - gain @ covariance[:2, 2], rtol=0.12)
+
+
+@pytest.mark.parametrize("likelihood", ["bernoulli", "gaussian"])
+def test_what_is_missing_drops_out_of_the_likelihood(likelihood):
+    model, z = LatentVariableModel(Linear(WEIGHT), 2, likelihood, 0.5), jnp.array([0.3, -0.7])
+    observed, x = jnp.array([True, False, True]), jnp.array([1.0, 0.0, 1.0])
+    some = LatentVariableModel(Linear(WEIGHT[observed]), 2, likelihood, 0.5)
+    found = model.log_likelihood(z, x, observed)
+    np.testing.assert_allclose(found, some.log_likelihood(z, x[observed]), rtol=1e-6)
 
 
 def test_reconstruction_averages_the_means_of_the_draws():

@@ -25,9 +25,12 @@ from understudy.experiments.mnist.course import load_trained
 from understudy.experiments.rows import provenance, write_rows
 from understudy.report import write_picture
 from understudy.targets import LatentVariableModel, binarise
+from understudy.teachers import hmc
 
 MASKS = ("lower", "upper", "left", "right")
 SHOWN = 12
+# Stable on a trained decoder (largest curvature about 150), and far enough to cross the prior's width.
+STEP, LEAPFROGS = 0.1, 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +41,12 @@ class Settings:
     methods: str = option("VAE", "methods trained there, with semicolons between")
     masks: str = option("lower;upper;left;right", "missing halves, with semicolons between")
     steps: int = option(100, "steps of Gibbs sampling", least=1, most=10_000)
+    transitions: int = option(
+        0,
+        "of a Hamiltonian teacher on what is observed, after every draw of the encoder",
+        least=0,
+        most=10_000,
+    )
     per_class: int = option(10, "test images of every class", least=1, most=800)
     train_seed: int = option(0, "seed of the training", least=0, most=2**31 - 1)
     seed: int = option(0, "seed of the sampling", least=0, most=2**31 - 1)
@@ -73,10 +82,11 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
         for mask in words(settings.masks):
             chains = gibbs(trained.model, trained.student, x, missing_half(mask), settings)
             entropies, distances = nearest_labels(chains, digits)
+            label = name + (f" + {settings.transitions} transitions" if settings.transitions else "")
             row = {
                 "kind": "imputation",
-                "name": f"{row_name(name, settings.train_seed)}, {mask}",
-                "method": name,
+                "name": f"{row_name(label, settings.train_seed)}, {mask}",
+                "method": label,
                 "train_seed": settings.train_seed,
                 "mask": mask,
                 "entropy": float(entropies.mean()),
@@ -131,10 +141,14 @@ def gibbs(
     start, key = jax.random.split(jax.random.key(settings.seed + 1))
     noise = jax.random.bernoulli(start, 0.5, x.shape).astype(float)
     filled = jnp.where(missing, noise, x)
+    count = settings.transitions
+    teacher = hmc(STEP, LEAPFROGS, steps=count, jitter=0.5) if count else None
 
     @eqx.filter_jit
     def impute(model, student, keys, x):
-        one = lambda key, x: model.impute(key, student, x, jnp.asarray(missing), settings.steps)  # noqa: E731
+        def one(key, x):
+            return model.impute(key, student, x, jnp.asarray(missing), settings.steps, teacher)
+
         return jax.vmap(one)(keys, x)
 
     return np.asarray(impute(model, student, jax.random.split(key, len(x)), filled))

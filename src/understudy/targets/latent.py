@@ -52,16 +52,18 @@ class LatentVariableModel(Target):
         """Log prior plus log likelihood."""
         return norm.logpdf(z).sum() + self.log_likelihood(z, x)
 
-    def log_likelihood(self, z: Float[Array, " d"], x: Float[Array, "..."]) -> Scalar:
-        """Log p(x | z, theta), a sum over the entries of x."""
+    def log_likelihood(
+        self, z: Float[Array, " d"], x: Float[Array, "..."], observed: ArrayLike = True
+    ) -> Scalar:
+        """Log p(x | z, theta), a sum over the entries of x, or over those that are observed."""
         output = self.decoder(z)
         if output.shape != x.shape:
             raise IngredientError(
                 f"The decoder gives an array of the shape of x, {x.shape}; shape {output.shape} came."
             )
         if self.log_noise is None:
-            return jnp.sum(x * output - jax.nn.softplus(output))
-        return norm.logpdf(x, output, jnp.exp(self.log_noise)).sum()
+            return jnp.sum(x * output - jax.nn.softplus(output), where=observed)
+        return norm.logpdf(x, output, jnp.exp(self.log_noise)).sum(where=observed)
 
     def mean(self, z: Float[Array, " d"]) -> Float[Array, "..."]:
         """The mean of x given one latent vector."""
@@ -114,7 +116,9 @@ class LatentVariableModel(Target):
             x: the observation.
             missing: True where x is not known, of the shape of x.
             steps: how many.
-            teacher: improves every z, which brings the draws nearer to exact Gibbs sampling.
+            teacher: improves every z given what is observed of x, which brings the draws nearer to
+                those of p(z | observed) itself: the entries of x are independent given z, so the
+                missing ones drop out.
         """
         missing = jnp.asarray(missing, bool)
         if missing.shape != x.shape:
@@ -123,11 +127,14 @@ class LatentVariableModel(Target):
                 f"shape {missing.shape} came."
             )
 
+        def given_observed(z):
+            return norm.logpdf(z).sum() + self.log_likelihood(z, x, ~missing)
+
         def step(x, key):
             draw, improve, observe = jax.random.split(key, 3)
             z = student.sample(draw, x, 1)
             if teacher is not None:
-                z = teacher.improve(improve, lambda z: self.log_density(z, x), z, bind(student, x)).z
+                z = teacher.improve(improve, given_observed, z, bind(student, x)).z
             x = jnp.where(missing, self.observe(observe, z[0]), x)
             return x, x
 
