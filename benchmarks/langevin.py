@@ -30,19 +30,20 @@ UPDATES = ("VAE", "HMC-VI, T=2", "HMC-VI, T=4", "AMC CNN-G, T=5, eta=0.2", "AVB 
 
 
 def gradient_and_chain():
-    """A bare gradient in z, and T Langevin steps of the teacher."""
+    """A bare gradient in z with the decoder prepared, as in a chain, and T Langevin steps in all."""
     arrays, rest = eqx.partition(make_model(KEY), eqx.is_array)
+    ready, ready_rest = eqx.partition(make_model(KEY).prepared(), eqx.is_array)
     z = jax.random.normal(KEY, (BATCH, 32))
     x = Binarised(PIXELS, BATCH)(KEY)
     student = make_student("gaussian", KEY, 0)
 
     @jax.jit
     def gradient(arrays):
-        return jax.vmap(jax.grad(eqx.combine(arrays, rest).log_density))(z, x)
+        return jax.vmap(jax.grad(eqx.combine(arrays, ready_rest).log_density))(z, x)
 
     @jax.jit
     def chain(arrays, steps):
-        model, teacher = eqx.combine(arrays, rest), Langevin(1e-3, steps)
+        model, teacher = eqx.combine(arrays, rest).prepared(), Langevin(1e-3, steps)
 
         def one(key, z, x):
             return teacher.improve(key, lambda z: model.log_density(z, x), z[None], bind(student, x)).z
@@ -50,7 +51,7 @@ def gradient_and_chain():
         return jax.vmap(one)(jax.random.split(KEY, BATCH), z, x)
 
     steps = jnp.array(STEPS)
-    return {"gradient": lambda: gradient(arrays), "chain": lambda: chain(arrays, steps)}
+    return {"gradient": lambda: gradient(ready), "chain": lambda: chain(arrays, steps)}
 
 
 def update(name):

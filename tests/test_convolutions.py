@@ -76,6 +76,13 @@ def test_a_deconvolution_is_the_transpose_of_the_plain_one(form, size, width, st
     assert_same(found, wanted)
 
 
+@pytest.mark.parametrize("form", ["rows", "patches"])
+def test_a_prepared_deconvolution_gives_the_same(form):
+    layer = Deconvolution(KEY, (9, 14), (3, 2), 5, form=form)
+    image = jax.random.normal(jax.random.key(1), (5, 7, 3))
+    assert_same([layer.prepared()(image)], [layer(image)])
+
+
 def test_a_deconvolution_is_conv_transpose_where_that_is_defined():
     layer = Deconvolution(KEY, (14, 14), (3, 2), 5)
     image = jax.random.normal(jax.random.key(1), (7, 7, 3))

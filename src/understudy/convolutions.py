@@ -1,9 +1,10 @@
 """Layers of networks of images, with convolutions written as matrix products.
 
 On a CPU, XLA's own convolutions are slow, above all inside loops, and matrix products are not. A strided
-convolution is therefore one product of windows of the image with a matrix made of its kernel. Two forms
-give the same numbers: "patches" gathers every window (the matrix is the kernel), "rows" gathers whole
-rows, and its matrix is a Toeplitz matrix along the width: more arithmetic, but a better shape for it.
+convolution is therefore a product of windows of the image with a matrix made of its kernel. Two forms
+give the same numbers: "patches" gathers every window (the matrix is the kernel), "rows" gathers rows of
+blocks of columns, and its matrices are Toeplitz matrices along the width: more arithmetic, but a better
+shape for it.
 
 Images have shape (height, width, channels); the padding is "SAME".
 """
@@ -23,6 +24,8 @@ from understudy.core import CONDITIONS, IngredientError
 
 Form = Literal["rows", "patches"]
 Size = tuple[int, int]
+# A matrix product with fewer columns than this wastes a vector unit.
+NARROW = 28
 
 
 def leaky(h: Float[Array, "*s"]) -> Float[Array, "*s"]:
@@ -77,18 +80,25 @@ class Convolution(eqx.Module):
         (h, w), (i, j), s = self.size, self.out, self.stride
         starts, padded = _padding(h, k, s), _padding(w, k, s)
         if self.form == "rows":
-            image = jnp.pad(image, (starts, (0, 0), (0, 0))).reshape(-1, w * c)
-            rows = jnp.concatenate([image[t : t + s * (i - 1) + 1 : s] for t in range(k)], 1)
+            image = jnp.pad(image, (starts, (0, 0), (0, 0)))
             place = _indicator(k, w, j, lambda q, j: q - s * j + padded[0])
-            matrix = jnp.einsum("uqj,tuco->tqcjo", place, self.kernel).reshape(k * w * c, j * o)
+
+            def block(seen, place):
+                some = image[:, seen].reshape(len(image), -1)
+                rows = jnp.concatenate([some[t : t + s * (i - 1) + 1 : s] for t in range(k)], 1)
+                matrix = jnp.einsum("uqj,tuco->tqcjo", place, self.kernel)
+                return (rows @ matrix.reshape(rows.shape[1], -1)).reshape(i, -1, o)
+
+            made = [block(*given) for given in _blocks(place, max(2, -(-NARROW // o)))]
+            out = jnp.concatenate(made, 1)
         else:
             image = jnp.pad(image, (starts, padded, (0, 0)))
             places = [(t, u) for t in range(k) for u in range(k)]
             rows = jnp.concatenate(
                 [image[t : t + s * i - s + 1 : s, u : u + s * j - s + 1 : s] for t, u in places], 2
             ).reshape(i * j, k * k * c)
-            matrix = self.kernel.reshape(k * k * c, o)
-        return _biased((rows @ matrix).reshape(i, j, o), self.bias)
+            out = (rows @ self.kernel.reshape(k * k * c, o)).reshape(i, j, o)
+        return _biased(out, self.bias)
 
 
 class Deconvolution(eqx.Module):
@@ -132,24 +142,61 @@ class Deconvolution(eqx.Module):
 
     def __call__(self, image: Float[Array, "i j c"]) -> Float[Array, "h w o"]:
         """Apply to one image."""
-        k, _, c, o = self.kernel.shape
-        (h, w), s, (i, j) = self.size, self.stride, image.shape[:2]
-        down, near = _reach(h, k, s)
-        if self.form == "rows":
-            across = _indicator(k, j, w, lambda q, w_: w_ - s * q + _padding(w, k, s)[0])
-            matrix = jnp.einsum("tdr,uqj,tuco->dqcrjo", down, across, self.kernel)
-            image = jnp.pad(image, (near, (0, 0), (0, 0))).reshape(-1, j * c)
-            rows = jnp.concatenate([image[d : d + i] for d in range(down.shape[1])], 1)
-            out = (rows @ matrix.reshape(-1, s * w * o)).reshape(i * s, w, o)
-        else:
-            across, beside = _reach(w, k, s)
+        return self.apply(self.matrices(), image)
+
+    def prepared(self) -> "PreparedDeconvolution":
+        """The same with its matrices made, for many images and one kernel."""
+        return PreparedDeconvolution(self, self.matrices())
+
+    def matrices(self) -> list[Float[Array, "_ _"]]:
+        """What rows (or windows) of an image are multiplied with, for every block of columns."""
+        o, s = self.kernel.shape[3], self.stride
+        down, across = (_reach(length, len(self.kernel), s)[0] for length in self.size)
+        if self.form == "patches":
             matrix = jnp.einsum("tdr,uep,tuco->decrpo", down, across, self.kernel)
+            return [matrix.reshape(-1, s * s * o)]
+        made = [
+            jnp.einsum("tdr,uqj,tuco->dqcrjo", down, place, self.kernel) for _, place in self._blocks()
+        ]
+        return [matrix.reshape(np.prod(matrix.shape[:3]), -1) for matrix in made]
+
+    def apply(
+        self, matrices: list[Float[Array, "_ _"]], image: Float[Array, "i j c"]
+    ) -> Float[Array, "h w o"]:
+        """Apply to one image, given the matrices."""
+        o, (h, w), s, (i, j) = self.kernel.shape[3], self.size, self.stride, image.shape[:2]
+        (down, near), (across, beside) = (_reach(length, len(self.kernel), s) for length in self.size)
+        if self.form == "patches":
             image = jnp.pad(image, (near, beside, (0, 0)))
             places = [(d, e) for d in range(down.shape[1]) for e in range(across.shape[1])]
             rows = jnp.concatenate([image[d : d + i, e : e + j] for d, e in places], 2)
-            out = rows.reshape(i * j, -1) @ matrix.reshape(-1, s * s * o)
-            out = out.reshape(i, j, s, s, o).swapaxes(1, 2).reshape(i * s, j * s, o)
+            out = (rows.reshape(i * j, -1) @ matrices[0]).reshape(i, j, s, s, o)
+            out = out.swapaxes(1, 2).reshape(i * s, j * s, o)
+        else:
+            image = jnp.pad(image, (near, (0, 0), (0, 0)))
+            made = []
+            for (seen, _), matrix in zip(self._blocks(), matrices, strict=True):
+                some = image[:, seen].reshape(len(image), -1)
+                rows = jnp.concatenate([some[d : d + i] for d in range(down.shape[1])], 1)
+                made.append((rows @ matrix).reshape(i * s, -1, o))
+            out = jnp.concatenate(made, 1)
         return _biased(out[:h, :w], self.bias)
+
+    def _blocks(self) -> list[tuple[slice, Float[np.ndarray, "k _ _"]]]:
+        k, o, (_, w), s = len(self.kernel), self.kernel.shape[3], self.size, self.stride
+        place = _indicator(k, -(-w // s), w, lambda q, w_: w_ - s * q + _padding(w, k, s)[0])
+        return _blocks(place, max(2 * s, -(-NARROW // (s * o))))
+
+
+class PreparedDeconvolution(eqx.Module):
+    """A deconvolution with its matrices made."""
+
+    layer: Deconvolution
+    matrices: list[Float[Array, "_ _"]]
+
+    def __call__(self, image: Float[Array, "i j c"]) -> Float[Array, "h w o"]:
+        """Apply to one image."""
+        return self.layer.apply(self.matrices, image)
 
 
 class BatchNormalisation(eqx.Module):
@@ -217,6 +264,19 @@ def _indicator(
     """Whether the kernel's entry u joins input i and output o: whether ``u == tap(i, o)``."""
     i, o = np.ogrid[:inputs, :outputs]
     return (np.arange(width)[:, None, None] == tap(i, o)).astype(np.float32)
+
+
+def _blocks(
+    place: Float[np.ndarray, "k i o"], columns: int
+) -> list[tuple[slice, Float[np.ndarray, "k _ _"]]]:
+    """Blocks of about so many columns of the result: the inputs that each sees, and where they go."""
+    made = []
+    for block in np.array_split(np.arange(place.shape[2]), max(1, round(place.shape[2] / columns))):
+        mine = place[:, :, block]
+        seen = np.flatnonzero(mine.any((0, 2)))
+        where = slice(seen[0], seen[-1] + 1)
+        made.append((where, mine[:, where]))
+    return made
 
 
 def _reach(length: int, width: int, stride: int) -> tuple[Float[np.ndarray, "k d r"], tuple[int, int]]:

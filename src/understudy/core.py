@@ -59,6 +59,10 @@ class Target(eqx.Module):
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log density of one draw ``z`` given one condition ``x`` (None if there is none)."""
 
+    def prepared(self) -> "Target":
+        """The same with what depends on neither draw nor condition worked out, for many draws."""
+        return self
+
 
 class Student(eqx.Module):
     """A sampler q_phi: any program that turns noise into draws."""

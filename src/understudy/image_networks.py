@@ -23,7 +23,7 @@ class ConvolutionalFeatures(eqx.Module):
         channels: of the layers.
         width: of the kernels.
         normalised: whether every layer is followed by batch normalisation.
-        first: form of the first convolution; the others gather patches.
+        form: of the convolutions.
     """
 
     layers: list[Convolution]
@@ -36,13 +36,13 @@ class ConvolutionalFeatures(eqx.Module):
         channels: Sequence[int] = (16, 32, 32),
         width: int = 5,
         normalised: bool = False,
-        first: Form = "rows",
+        form: Form = "rows",
     ):
         channels = sizes("channels", channels)
         keys = jax.random.split(random_key(key), len(channels))
         self.layers = []
         for one, c, o in zip(keys, [1, *channels[:-1]], channels, strict=True):
-            size, form = (self.layers[-1].out, "patches") if self.layers else (size, first)
+            size = self.layers[-1].out if self.layers else size
             self.layers.append(Convolution(one, size, (c, o), width, 2, form, bias=not normalised))
         self.norms = [BatchNormalisation(o) for o in channels] if normalised else []
 
@@ -111,7 +111,7 @@ class ImageDecoder(eqx.Module):
         size: height and width of the image.
         hidden: widths of the perceptron's hidden layers.
         channels: of the layers, as of the encoder that it mirrors.
-        forms: of the deconvolutions, in their order.
+        form: of the deconvolutions.
     """
 
     head: Perceptron
@@ -125,7 +125,7 @@ class ImageDecoder(eqx.Module):
         size: Size,
         hidden: Sequence[int] = (500,),
         channels: Sequence[int] = (16, 32, 32),
-        forms: Sequence[Form] = ("rows", "patches", "rows"),
+        form: Form = "rows",
     ):
         channels = [1, *sizes("channels", channels)]
         steps = [size]
@@ -138,8 +138,12 @@ class ImageDecoder(eqx.Module):
         pairs = list(zip(channels[1:], channels[:-1], steps, strict=False))[::-1]
         self.layers = [
             Deconvolution(k, to, (c, o), 5, 2, form)
-            for k, (c, o, to), form in zip(keys[1:], pairs, forms, strict=True)
+            for k, (c, o, to) in zip(keys[1:], pairs, strict=True)
         ]
+
+    def prepared(self) -> "ImageDecoder":
+        """The same with the matrices of its deconvolutions made, for many latent vectors."""
+        return eqx.tree_at(lambda d: d.layers, self, [layer.prepared() for layer in self.layers])
 
     def __call__(self, z: Float[Array, " d"]) -> Float[Array, "h w"]:
         """Decode one latent vector."""
@@ -185,4 +189,4 @@ def wild_features(
     key: PRNGKeyArray, size: Size, channels: Sequence[int] = (32, 64, 128, 256)
 ) -> ConvolutionalFeatures:
     """The convolutions of the paper's critic and wild encoders: 3 x 3, batch normalised."""
-    return ConvolutionalFeatures(key, size, channels, width=3, normalised=True, first="patches")
+    return ConvolutionalFeatures(key, size, channels, width=3, normalised=True, form="patches")

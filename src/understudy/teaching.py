@@ -61,9 +61,10 @@ class Classroom(eqx.Module):
 
         ``proposer`` starts the chains; it is the student itself, or a slower copy of it.
         """
+        ready = target.prepared()
 
         def one(keys, x, chains):
-            return self._lesson(keys, target, student, proposer, teacher, x, chains)
+            return self._lesson(keys, ready, student, proposer, teacher, x, chains)
 
         keys = jax.random.split(key, (batch_size(x), 4))
         if x is None:

@@ -31,7 +31,7 @@ def small(monkeypatch):
         return image_encoder(key, 2, (8, 8), **SMALL)
 
     def model(key):
-        decoder = ImageDecoder(key, 2, (8, 8), forms=("rows", "rows"), **SMALL)
+        decoder = ImageDecoder(key, 2, (8, 8), **SMALL)
         return LatentVariableModel(decoder, 2)
 
     monkeypatch.setattr(course, "make_student", student)

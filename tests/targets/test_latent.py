@@ -9,9 +9,10 @@ from jax.scipy.stats import multivariate_normal
 from understudy import fit
 from understudy.core import ExplicitStudent, Indexed, IngredientError
 from understudy.feedbacks import ExclusiveKL
+from understudy.image_networks import ImageDecoder
 from understudy.networks import Perceptron
 from understudy.students import gaussian_encoder
-from understudy.targets import Binarised, LatentVariableModel, binarise
+from understudy.targets import Binarised, LatentVariableModel, OfIndexed, binarise
 from understudy.teachers import Identity, hmc
 
 KEY = jax.random.key(0)
@@ -96,6 +97,19 @@ def test_a_teacher_mends_the_imputations_of_a_poor_student():
     gain = covariance[2, :2] @ jnp.linalg.inv(covariance[:2, :2])
     np.testing.assert_allclose(ends[:, 2].mean(), gain @ x[:2], atol=0.1)
     np.testing.assert_allclose(ends[:, 2].var(), covariance[2, 2] - gain @ covariance[:2, 2], rtol=0.12)
+
+
+def test_a_prepared_model_has_the_same_density():
+    model = LatentVariableModel(ImageDecoder(KEY, 2, (8, 8), (5,), (3, 4)), 2)
+    z, x = jnp.array([0.3, -0.7]), jnp.ones((8, 8))
+    wanted = jax.value_and_grad(model.log_density)(z, x)
+    for ready in (model.prepared(), OfIndexed(model).prepared().target):
+        assert ready.decoder.layers[0].matrices
+        found = jax.value_and_grad(ready.log_density)(z, x)
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+    plain = linear()
+    assert plain.prepared() is plain
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "gaussian"])

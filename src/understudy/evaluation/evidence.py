@@ -290,6 +290,7 @@ def _over_conditions(one: Callable, models: tuple, key: PRNGKeyArray, x: Conditi
 
     @eqx.filter_jit
     def run(models, keys, x):
+        models = (models[0].prepared(), *models[1:])
         return jax.lax.map(lambda given: partial(one, *models)(*given), (keys, x), batch_size=size)
 
     return run(models, keys, x)

@@ -127,3 +127,7 @@ class OfIndexed(Target):
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """The target's log density given the condition's value."""
         return self.target.log_density(z, x.value)
+
+    def prepared(self) -> "OfIndexed":
+        """The same with its target prepared."""
+        return OfIndexed(self.target.prepared())

@@ -65,6 +65,11 @@ class LatentVariableModel(Target):
             return jnp.sum(x * output - jax.nn.softplus(output), where=observed)
         return norm.logpdf(x, output, jnp.exp(self.log_noise)).sum(where=observed)
 
+    def prepared(self) -> "LatentVariableModel":
+        """The same with its decoder prepared, where that has a method of this name."""
+        prepare = getattr(self.decoder, "prepared", None)
+        return self if prepare is None else eqx.tree_at(lambda m: m.decoder, self, prepare())
+
     def mean(self, z: Float[Array, " d"]) -> Float[Array, "..."]:
         """The mean of x given one latent vector."""
         output = self.decoder(z)
@@ -127,8 +132,10 @@ class LatentVariableModel(Target):
                 f"shape {missing.shape} came."
             )
 
+        ready = self.prepared()
+
         def given_observed(z):
-            return norm.logpdf(z).sum() + self.log_likelihood(z, x, ~missing)
+            return norm.logpdf(z).sum() + ready.log_likelihood(z, x, ~missing)
 
         def step(x, key):
             draw, improve, observe = jax.random.split(key, 3)
