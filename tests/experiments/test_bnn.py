@@ -73,7 +73,7 @@ def test_the_student_of_vi_is_tuned_finished_and_mixed(monkeypatch):
     monkeypatch.setattr(methods, "SHOWN", (4,))
     table = problems.outer(problems.load("crabs"), 2, 0)
     made = methods.variational_family(table, recipes.Sizes(4, 4, 4, 1, 4, 1, 0))
-    assert set(made) == {"VI", "VI (paper)", "finished", "mixture of chains"}
+    assert set(made) == {"VI", "VI (paper)", "VI calibrated", "finished", "mixture of chains"}
     for result in made.values():
         assert result.mean.shape == (2, 20)
         assert ((result.mean > 0) & (result.mean < 1)).all()
@@ -81,7 +81,8 @@ def test_the_student_of_vi_is_tuned_finished_and_mixed(monkeypatch):
     finished = made["finished"]
     weight = finished.extra["student_weight"]
     assert ((weight > 0) & (weight < 1)).all()
-    chains = (finished.mean - weight[:, None] * made["VI"].mean) / (1 - weight[:, None])
+    cooled = methods.tempered(finished.mean, 1 / finished.extra["temperature"])
+    chains = (cooled - weight[:, None] * made["VI"].mean) / (1 - weight[:, None])
     assert ((chains > -1e-5) & (chains < 1 + 1e-5)).all()
     assert set(made["VI"].extra["rate"]) <= set(methods.RATES)
 
@@ -148,6 +149,16 @@ def test_stacking_finds_the_best_mixture_of_two():
     np.testing.assert_allclose(methods.stacked(student, chains), best, atol=2e-3)
     sure = methods.stacked(np.full((1, 50), 0.9), np.full((1, 50), 0.1))
     assert 0.9 < sure[0] < 1
+
+
+def test_the_temperature_undoes_too_much_and_too_little_confidence():
+    random = np.random.default_rng(0)
+    truth = random.uniform(0.02, 0.98, (2, 20_000))
+    labels = (random.uniform(size=truth.shape) < truth).astype(float)
+    shown = methods.tempered(truth, np.array([0.6, 1.5]))
+    found = methods.temperature(shown, labels)
+    np.testing.assert_allclose(found, [1 / 0.6, 1 / 1.5], rtol=0.05)
+    np.testing.assert_allclose(methods.tempered(shown, 1 / np.array([0.6, 1.5])), truth, atol=1e-6)
 
 
 def test_networks_on_the_way_predict_but_for_the_first_quarter():

@@ -89,6 +89,7 @@ def bnn_goals(results: Path) -> str:
         "energy matching",
         "best amortised",
         "ours - VI",
+        "ours - VI calibrated",
         "ours - MALA-100",
         "time / MALA-100",
         "ours - HMC",

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from arviz_stats.base import array_stats
 from jaxtyping import Array, Float, Int
+from scipy.special import expit, logit
 
 from understudy.core import Student
 from understudy.experiments.bnn.course import HIDDEN, Course, Outcome, follow, predictions
-from understudy.experiments.bnn.problems import Problems, chance, inner, log_likelihood
+from understudy.experiments.bnn.problems import FLOOR, Problems, chance, inner, log_likelihood
 from understudy.experiments.bnn.recipes import (
     LEAPFROGS,
     PAPER_ACCEPTANCE,
@@ -31,6 +32,7 @@ PAPER_RATE = 0.001
 CHAINS, CHAIN_ROWS = (12, 24), 8_000
 TRANSITIONS = tuple(range(1, 9))
 SHOWN = (4, 8)
+TEMPERATURES = np.exp(np.linspace(-0.7, 0.7, 57))
 WIDTHS = (0.03, 0.1, 0.3)
 
 
@@ -134,15 +136,21 @@ def finished(
     splits, rows = problems.labels.shape
     course = hamiltonian(affordable(rows), TRANSITIONS)
     parts = inner(problems, sizes.folds, sizes.seed)
-    labels = np.asarray(parts.new_labels)
-    trial = follow(course, sizes.key("hmc"), parts, np.zeros(len(labels)), starts)
-    weight = stacked(*(chance(p, labels).reshape(splits, -1) for p in (alone, late(trial.mean))))
+    trial = follow(course, sizes.key("hmc"), parts, np.zeros(len(parts.labels)), starts)
     final = follow(course, sizes.key("hmc again"), problems, np.zeros(splits), students)
+    labels, held, chains = (
+        np.asarray(leaf).reshape(splits, -1) for leaf in (parts.new_labels, alone, late(trial.mean))
+    )
+    weight = stacked(chance(held, labels), chance(chains, labels))
+    heat = temperature(mixed(weight, held, chains), labels)
     seconds = vi.seconds + final.seconds / splits
-    extra = {"student_weight": weight} | _finished_curve(final, problems, vi, weight)
-    ours = Result(mixed(weight, vi.mean, late(final.mean)), seconds, extra)
+    extra = {"student_weight": weight, "temperature": heat}
+    extra |= _finished_curve(final, problems, vi, weight, heat)
+    ours = tempered(mixed(weight, vi.mean, late(final.mean)), heat)
+    alone_heat = temperature(held, labels)
     return {
-        "finished": ours,
+        "VI calibrated": Result(tempered(vi.mean, alone_heat), vi.seconds, {"temperature": alone_heat}),
+        "finished": Result(ours, seconds, extra),
         "mixture of chains": _mixture(problems, parts, sizes, trial, final, seconds),
     }
 
@@ -169,6 +177,22 @@ def stacked(
     return weight
 
 
+def temperature(
+    mean: Float[np.ndarray, "s v"], labels: Float[np.ndarray, "s v"]
+) -> Float[np.ndarray, " s"]:
+    """What the logits of every split are to be divided by, for the most probable validation labels.
+
+    Reference: Guo et al., "On calibration of modern neural networks", 2017.
+    """
+    values = [log_likelihood(tempered(mean, np.full(len(mean), heat)), labels) for heat in TEMPERATURES]
+    return TEMPERATURES[np.argmax(values, 0)]
+
+
+def tempered(mean: Any, heat: Float[np.ndarray, " s"]) -> Float[np.ndarray, "s m"]:
+    """The probabilities whose logits are divided by a temperature."""
+    return expit(logit(np.clip(mean, FLOOR, 1 - FLOOR)) / heat[:, None])
+
+
 def mixed(weight: Float[np.ndarray, " s"], student: Any, chains: Any) -> Float[np.ndarray, "s m"]:
     """The prediction of both together."""
     return weight[:, None] * np.asarray(student) + (1 - weight)[:, None] * np.asarray(chains)
@@ -179,10 +203,12 @@ def late(means: Float[np.ndarray, "s e m"], transitions: int | None = None) -> A
     return np.asarray(means)[:, _window(transitions or TRANSITIONS[-1])].mean(1)
 
 
-def _finished_curve(final: Outcome, problems: Problems, vi: Result, weight: Any) -> dict[str, Any]:
+def _finished_curve(
+    final: Outcome, problems: Problems, vi: Result, weight: Any, heat: Any
+) -> dict[str, Any]:
     labels = np.asarray(problems.new_labels)
     each = final.seconds / len(labels) / TRANSITIONS[-1]
-    means = [mixed(weight, vi.mean, late(final.mean, t)) for t in SHOWN]
+    means = [tempered(mixed(weight, vi.mean, late(final.mean, t)), heat) for t in SHOWN]
     return {
         "curve_seconds": vi.seconds[:, None] + each * np.asarray(SHOWN),
         "curve_ll": np.stack([log_likelihood(mean, labels) for mean in means], 1),
@@ -291,7 +317,7 @@ def _best(values: list[np.ndarray], splits: int, folds: int) -> Int[np.ndarray, 
 
 
 TASKS: dict[tuple[str, ...], Callable[[Problems, Sizes], Results]] = {
-    ("VI", "VI (paper)", "finished", "mixture of chains"): variational_family,
+    ("VI", "VI (paper)", "VI calibrated", "finished", "mixture of chains"): variational_family,
     ("MALA-100", "MALA-100 (paper)", "MALA-10", "MALA-10 (paper)"): langevin_family,
     ("AMC", "AMC (paper)"): matching_family,
     ("HMC",): reference,
