@@ -59,10 +59,6 @@ class Target(eqx.Module):
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log density of one draw ``z`` given one condition ``x`` (None if there is none)."""
 
-    def prepared(self) -> "Target":
-        """The same with what depends on neither draw nor condition worked out, for many draws."""
-        return self
-
 
 class Student(eqx.Module):
     """A sampler q_phi: any program that turns noise into draws."""
@@ -292,6 +288,15 @@ def numbered(key: PRNGKeyArray, i: ArrayLike) -> PRNGKeyArray:
     return jax.random.wrap_key_data(
         data.at[..., -1].add(jnp.asarray(i, data.dtype)), impl=jax.random.key_impl(key)
     )
+
+
+def prepared(module: Any) -> Any:
+    """The same with what depends on neither draw nor condition worked out, for many draws.
+
+    Targets and decoders that can do so have a method of this name; the others stay as they are.
+    """
+    prepare = getattr(module, "prepared", None)
+    return module if prepare is None else prepare()
 
 
 def bind(student: Student, x: Condition) -> Proposal:

@@ -7,7 +7,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Scalar
 
-from understudy.core import CONDITIONS, Condition, Improved, Lesson, Student, Target, Teacher, bind
+from understudy.core import (
+    CONDITIONS,
+    Condition,
+    Improved,
+    Lesson,
+    Student,
+    Target,
+    Teacher,
+    bind,
+    prepared,
+)
 
 
 class Movement(NamedTuple):
@@ -61,7 +71,7 @@ class Classroom(eqx.Module):
 
         ``proposer`` starts the chains; it is the student itself, or a slower copy of it.
         """
-        ready = target.prepared()
+        ready = prepared(target)
 
         def one(keys, x, chains):
             return self._lesson(keys, ready, student, proposer, teacher, x, chains)

@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.stats import multivariate_normal
 
 from understudy import fit
-from understudy.core import ExplicitStudent, Indexed, IngredientError
+from understudy.core import ExplicitStudent, Indexed, IngredientError, prepared
 from understudy.feedbacks import ExclusiveKL
 from understudy.image_networks import ImageDecoder
 from understudy.networks import Perceptron
@@ -109,7 +109,7 @@ def test_a_prepared_model_has_the_same_density():
         for one, other in zip(found, wanted, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5)
     plain = linear()
-    assert plain.prepared() is plain
+    assert prepared(plain).decoder.weight is plain.decoder.weight
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "gaussian"])

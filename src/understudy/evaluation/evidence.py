@@ -24,6 +24,7 @@ from understudy.core import (
     Student,
     Target,
     numbered,
+    prepared,
 )
 from understudy.evaluation.annealing import FIRST_STEP, Walk, at, moments, settle
 
@@ -290,7 +291,7 @@ def _over_conditions(one: Callable, models: tuple, key: PRNGKeyArray, x: Conditi
 
     @eqx.filter_jit
     def run(models, keys, x):
-        models = (models[0].prepared(), *models[1:])
+        models = tuple(map(prepared, models))
         return jax.lax.map(lambda given: partial(one, *models)(*given), (keys, x), batch_size=size)
 
     return run(models, keys, x)

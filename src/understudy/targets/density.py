@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
 from understudy.checks import shown, whole
-from understudy.core import Condition, IngredientError, Target
+from understudy.core import Condition, IngredientError, Target, prepared
 
 
 class LogDensity(Target):
@@ -130,4 +130,4 @@ class OfIndexed(Target):
 
     def prepared(self) -> "OfIndexed":
         """The same with its target prepared."""
-        return OfIndexed(self.target.prepared())
+        return OfIndexed(prepared(self.target))

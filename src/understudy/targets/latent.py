@@ -10,7 +10,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
 
 from understudy.checks import function, one_of, positive, shown, whole
-from understudy.core import Condition, Indexed, IngredientError, Student, Target, Teacher, bind
+from understudy.core import Condition, Indexed, IngredientError, Student, Target, Teacher, bind, prepared
 
 
 class LatentVariableModel(Target):
@@ -66,9 +66,8 @@ class LatentVariableModel(Target):
         return norm.logpdf(x, output, jnp.exp(self.log_noise)).sum(where=observed)
 
     def prepared(self) -> "LatentVariableModel":
-        """The same with its decoder prepared, where that has a method of this name."""
-        prepare = getattr(self.decoder, "prepared", None)
-        return self if prepare is None else eqx.tree_at(lambda m: m.decoder, self, prepare())
+        """The same with its decoder prepared."""
+        return eqx.tree_at(lambda m: m.decoder, self, prepared(self.decoder))
 
     def mean(self, z: Float[Array, " d"]) -> Float[Array, "..."]:
         """The mean of x given one latent vector."""
