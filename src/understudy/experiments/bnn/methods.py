@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from arviz_stats.base import array_stats
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from scipy.special import expit, logit
 
 from understudy.core import Student
@@ -142,16 +142,18 @@ def finished(
         np.asarray(leaf).reshape(splits, -1) for leaf in (parts.new_labels, alone, late(trial.mean))
     )
     weight = stacked(chance(held, labels), chance(chains, labels))
-    heat = temperature(mixed(weight, held, chains), labels)
-    seconds = vi.seconds + final.seconds / splits
+    pays = worthwhile(chance(mixed(weight, held, chains), labels), chance(held, labels))
+    weight = np.where(pays, weight, 1.0)
+    heat = np.where(pays, temperature(mixed(weight, held, chains), labels), 1.0)
     extra = {"student_weight": weight, "temperature": heat}
     extra |= _finished_curve(final, problems, vi, weight, heat)
-    ours = tempered(mixed(weight, vi.mean, late(final.mean)), heat)
-    alone_heat = temperature(held, labels)
+    mean = tempered(mixed(weight, vi.mean, late(final.mean)), heat)
+    ours = np.where(pays[:, None], mean, vi.mean)
+    alone_heat, each = temperature(held, labels), final.seconds / splits
     return {
         "VI calibrated": Result(tempered(vi.mean, alone_heat), vi.seconds, {"temperature": alone_heat}),
-        "finished": Result(ours, seconds, extra),
-        "mixture of chains": _mixture(problems, parts, sizes, trial, final, seconds),
+        "finished": Result(ours, vi.seconds + each * pays, extra),
+        "mixture of chains": _mixture(problems, parts, sizes, trial, final, vi.seconds + each),
     }
 
 
@@ -175,6 +177,17 @@ def stacked(
         share = ours / (ours + theirs)
         weight = (1 + share.sum(1)) / (2 + share.shape[1])
     return weight
+
+
+def worthwhile(
+    finished: Float[np.ndarray, "s v"], student: Float[np.ndarray, "s v"]
+) -> Bool[np.ndarray, " s"]:
+    """Whether validation labels are more probable by more than one standard error.
+
+    If not, the student alone predicts: chains at prediction time have to pay.
+    """
+    gain = np.log(finished) - np.log(student)
+    return gain.mean(1) > gain.std(1) / gain.shape[1] ** 0.5
 
 
 def temperature(
