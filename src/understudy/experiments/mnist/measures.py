@@ -55,7 +55,7 @@ def measure(
     iw_key, base_key, hais_key, few_key = jax.random.split(jax.random.key(NOISE_SEED + 1), 4)
     x = test_images(pixels, len(pixels))
     weighted = importance_weighted(iw_key, model, proposal, x[: sizes.iw_images], sizes.iw_samples)
-    few = importance_weighted(few_key, model, proposal, x, min(FEW, sizes.iw_samples)).log_evidence
+    few = importance_weighted(few_key, model, proposal, x, FEW, chunk=FEW).log_evidence
     added = np.asarray(weighted.log_evidence - few[: sizes.iw_images])
     some = x[: sizes.hais_images]
     base = gaussian_base(base_key, model, some, proposal)
