@@ -1,6 +1,6 @@
 """The methods of the table: what they are, what is tuned, and what they predict."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from arviz_stats.base import array_stats
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 from scipy.special import expit, logit
 
 from understudy.core import Student
 from understudy.experiments.bnn.course import HIDDEN, Course, Outcome, follow, predictions
-from understudy.experiments.bnn.problems import FLOOR, Problems, chance, inner, log_likelihood
+from understudy.experiments.bnn.problems import Problems, inner, log_likelihood
 from understudy.experiments.bnn.recipes import (
     LEAPFROGS,
     PAPER_ACCEPTANCE,
@@ -29,10 +29,10 @@ from understudy.targets import BayesianNetwork
 RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.03, 0.1)
 ACCEPTANCES = (0.6, 0.9, 0.99)
 PAPER_RATE = 0.001
-CHAINS, CHAIN_ROWS = (12, 24), 8_000
+CHAINS, FEW_ROWS = (32, 6), 400
 TRANSITIONS = tuple(range(1, 9))
 SHOWN = (4, 8)
-TEMPERATURES = np.exp(np.linspace(-0.7, 0.7, 57))
+DOUBT, SURE = 0.5, 1e-4
 WIDTHS = (0.03, 0.1, 0.3)
 
 
@@ -132,83 +132,56 @@ def variational_family(problems: Problems, sizes: Sizes) -> Results:
 def finished(
     problems: Problems, sizes: Sizes, vi: Result, students: Student, starts: Student, alone: Any
 ) -> Results:
-    """The student's predictions stacked with those of chains from it, and a Gaussian for every chain."""
+    """The student's predictions pooled with those of chains from it, and a Gaussian for every chain."""
     splits, rows = problems.labels.shape
-    course = hamiltonian(affordable(rows), TRANSITIONS)
+    course = hamiltonian(CHAINS[rows > FEW_ROWS], TRANSITIONS)
     parts = inner(problems, sizes.folds, sizes.seed)
     trial = follow(course, sizes.key("hmc"), parts, np.zeros(len(parts.labels)), starts)
     final = follow(course, sizes.key("hmc again"), problems, np.zeros(splits), students)
     labels, held, chains = (
         np.asarray(leaf).reshape(splits, -1) for leaf in (parts.new_labels, alone, late(trial.mean))
     )
-    weight = stacked(chance(held, labels), chance(chains, labels))
-    pays = worthwhile(chance(mixed(weight, held, chains), labels), chance(held, labels))
-    weight = np.where(pays, weight, 1.0)
-    heat = np.where(pays, temperature(mixed(weight, held, chains), labels), 1.0)
-    extra = {"student_weight": weight, "temperature": heat}
-    extra |= _finished_curve(final, problems, vi, weight, heat)
-    mean = tempered(mixed(weight, vi.mean, late(final.mean)), heat)
-    ours = np.where(pays[:, None], mean, vi.mean)
-    alone_heat, each = temperature(held, labels), final.seconds / splits
+    weights, slope = pool([held, chains], labels, (0.0, 1.0)), pool([held], labels, (1.0,))
+    extra = {"student_weight": weights[:, 0], "chains_weight": weights[:, 1]}
+    extra |= _finished_curve(final, problems, vi, weights)
+    seconds = vi.seconds + final.seconds / splits
     return {
-        "VI calibrated": Result(tempered(vi.mean, alone_heat), vi.seconds, {"temperature": alone_heat}),
-        "finished": Result(ours, vi.seconds + each * pays, extra),
-        "mixture of chains": _mixture(problems, parts, sizes, trial, final, vi.seconds + each),
+        "VI calibrated": Result(pooled(slope, vi.mean), vi.seconds, {"student_weight": slope[:, 0]}),
+        "finished": Result(pooled(weights, vi.mean, late(final.mean)), seconds, extra),
+        "mixture of chains": _mixture(problems, parts, sizes, trial, final, seconds),
     }
 
 
-def affordable(rows: int) -> int:
-    """How many chains: more where a gradient sees fewer rows."""
-    return int(np.clip(CHAIN_ROWS // rows, *CHAINS))
+def pool(
+    predictions: Sequence[Float[np.ndarray, "s v"]],
+    labels: Float[np.ndarray, "s v"],
+    prior: Sequence[float],
+    steps: int = 2000,
+) -> Float[np.ndarray, "s k"]:
+    """Weights of the logits of every prediction, from a logistic regression of validation labels.
 
+    Weights have the prior N(prior, DOUBT^2); the steps ascend a quadratic bound of the log posterior.
 
-def stacked(
-    student: Float[np.ndarray, "s v"], chains: Float[np.ndarray, "s v"], steps: int = 300
-) -> Float[np.ndarray, " s"]:
-    """The student's weight in the mixture of both that gives validation labels the most probability.
-
-    By expectation maximisation, with one row's worth of prior belief in either.
-
-    Reference: Yao et al., "Using Stacking to Average Bayesian Predictive Distributions", 2018.
+    Reference: Genest and Zidek, "Combining probability distributions", 1986 (the logarithmic pool);
+    Boehning, "Multinomial logistic regression algorithm", 1992 (the bound).
     """
-    weight = np.full(len(student), 0.5)
+    logits, centre = _logits(*predictions), np.asarray(prior)
+    bound = np.linalg.inv(np.einsum("svk,svj->skj", logits, logits) / 4 + np.eye(len(prior)) / DOUBT**2)
+    weights = np.tile(centre, (len(labels), 1))
     for _ in range(steps):
-        ours, theirs = weight[:, None] * student, (1 - weight)[:, None] * chains
-        share = ours / (ours + theirs)
-        weight = (1 + share.sum(1)) / (2 + share.shape[1])
-    return weight
+        surprise = labels - expit(np.einsum("svk,sk->sv", logits, weights))
+        slope = np.einsum("svk,sv->sk", logits, surprise) - (weights - centre) / DOUBT**2
+        weights = weights + np.einsum("skj,sj->sk", bound, slope)
+    return weights
 
 
-def worthwhile(
-    finished: Float[np.ndarray, "s v"], student: Float[np.ndarray, "s v"]
-) -> Bool[np.ndarray, " s"]:
-    """Whether validation labels are more probable by more than one standard error.
-
-    If not, the student alone predicts: chains at prediction time have to pay.
-    """
-    gain = np.log(finished) - np.log(student)
-    return gain.mean(1) > gain.std(1) / gain.shape[1] ** 0.5
+def pooled(weights: Float[np.ndarray, "s k"], *predictions: Any) -> Float[np.ndarray, "s m"]:
+    """The probability whose logit is the weighted sum of the predictions' logits."""
+    return expit(np.einsum("smk,sk->sm", _logits(*predictions), weights))
 
 
-def temperature(
-    mean: Float[np.ndarray, "s v"], labels: Float[np.ndarray, "s v"]
-) -> Float[np.ndarray, " s"]:
-    """What the logits of every split are to be divided by, for the most probable validation labels.
-
-    Reference: Guo et al., "On calibration of modern neural networks", 2017.
-    """
-    values = [log_likelihood(tempered(mean, np.full(len(mean), heat)), labels) for heat in TEMPERATURES]
-    return TEMPERATURES[np.argmax(values, 0)]
-
-
-def tempered(mean: Any, heat: Float[np.ndarray, " s"]) -> Float[np.ndarray, "s m"]:
-    """The probabilities whose logits are divided by a temperature."""
-    return expit(logit(np.clip(mean, FLOOR, 1 - FLOOR)) / heat[:, None])
-
-
-def mixed(weight: Float[np.ndarray, " s"], student: Any, chains: Any) -> Float[np.ndarray, "s m"]:
-    """The prediction of both together."""
-    return weight[:, None] * np.asarray(student) + (1 - weight)[:, None] * np.asarray(chains)
+def _logits(*predictions: Any) -> Float[np.ndarray, "s m k"]:
+    return np.stack([logit(np.clip(np.asarray(p, float), SURE, 1 - SURE)) for p in predictions], -1)
 
 
 def late(means: Float[np.ndarray, "s e m"], transitions: int | None = None) -> Any:
@@ -217,11 +190,11 @@ def late(means: Float[np.ndarray, "s e m"], transitions: int | None = None) -> A
 
 
 def _finished_curve(
-    final: Outcome, problems: Problems, vi: Result, weight: Any, heat: Any
+    final: Outcome, problems: Problems, vi: Result, weights: Float[np.ndarray, "s k"]
 ) -> dict[str, Any]:
     labels = np.asarray(problems.new_labels)
     each = final.seconds / len(labels) / TRANSITIONS[-1]
-    means = [tempered(mixed(weight, vi.mean, late(final.mean, t)), heat) for t in SHOWN]
+    means = [pooled(weights, vi.mean, late(final.mean, t)) for t in SHOWN]
     return {
         "curve_seconds": vi.seconds[:, None] + each * np.asarray(SHOWN),
         "curve_ll": np.stack([log_likelihood(mean, labels) for mean in means], 1),

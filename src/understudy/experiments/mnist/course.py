@@ -106,8 +106,8 @@ class Budget:
             raise StopTraining
         if self.updates is not None:
             return chunk.state
-        now_factor = float(factor(share, self.part))
-        return with_rates(chunk.state, {name: r * now_factor for name, r in self.rates.items()})
+        fraction = float(factor(share, self.part))
+        return with_rates(chunk.state, {name: peak * fraction for name, peak in self.rates.items()})
 
     def _recall(self, step: int) -> None:
         store.truncate_rows(self.path, step - 1)
