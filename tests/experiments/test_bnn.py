@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.integrate import dblquad
 from scipy.special import expit, logit
 
 from understudy import store
@@ -136,26 +136,37 @@ def test_choices_follow_the_best_fold_mean():
     assert methods._best(offers, splits=2, folds=2).tolist() == [1, 0]
 
 
-def test_pooling_finds_the_most_probable_weights():
+def test_pooling_integrates_over_the_weights():
     random = np.random.default_rng(0)
-    student, chains = random.uniform(0.02, 0.98, (2, 3, 40))
-    labels = (random.uniform(size=(3, 40)) < chains).astype(float)
-    found = methods.pool([student, chains], labels, (0.0, 1.0))
-    for split in range(3):
+    student, chains = random.uniform(0.05, 0.95, (2, 2, 30))
+    labels = (random.uniform(size=(2, 30)) < chains).astype(float)
+    mean, weights = methods.pooled([student, chains], labels, [student, chains], (0.0, 1.0))
+    for split in range(2):
+        pair = np.stack([logit(student[split]), logit(chains[split])])
 
-        def cost(w, split=split):
-            logits = w[0] * logit(student[split]) + w[1] * logit(chains[split])
-            belief = labels[split] * logits - np.logaddexp(0, logits)
-            return ((w - [0, 1]) ** 2).sum() / (2 * methods.DOUBT**2) - belief.sum()
+        def belief(b, a, pair=pair, split=split):
+            logits = np.array([a, b]) @ pair
+            fit = (labels[split] * logits - np.logaddexp(0, logits)).sum()
+            return np.exp(fit + 10) / ((1 + (a / 0.1) ** 2) * (1 + ((b - 1) / 0.1) ** 2))
 
-        np.testing.assert_allclose(found[split], minimize(cost, [0.5, 0.5]).x, atol=1e-4)
+        def mean_of(of):
+            box = (-1.5, 2, -0.5, 3)
+            return dblquad(lambda b, a: of(a, b) * belief(b, a), *box, epsabs=1e-7)[0] / total
+
+        total = dblquad(belief, -1.5, 2, -0.5, 3, epsabs=1e-7)[0]
+        np.testing.assert_allclose(
+            weights[split], [mean_of(lambda a, b: a), mean_of(lambda a, b: b)], atol=5e-3
+        )
+        first = mean_of(lambda a, b: expit(np.array([a, b]) @ pair[:, 0]))
+        assert mean[split, 0] == pytest.approx(first, abs=2e-3)
 
 
 def test_pooling_without_labels_believes_the_chains():
     nothing = np.zeros((1, 0))
-    weights = methods.pool([nothing, nothing], nothing, (0.0, 1.0))
     student, chains = np.array([[0.9, 0.2]]), np.array([[0.3, 0.6]])
-    np.testing.assert_allclose(methods.pooled(weights, student, chains), chains)
+    mean, weights = methods.pooled([nothing] * 2, nothing, [student, chains], (0.0, 1.0))
+    np.testing.assert_allclose(mean, chains, atol=0.05)
+    np.testing.assert_allclose(weights, [[0, 1]], atol=0.05)
 
 
 @pytest.mark.parametrize("heat", [0.7, 1.5])
@@ -163,8 +174,10 @@ def test_pooling_undoes_too_much_and_too_little_confidence(heat):
     random = np.random.default_rng(0)
     logits = random.normal(0, 2, (1, 5000))
     labels = (random.uniform(size=logits.shape) < expit(logits)).astype(float)
-    slope = methods.pool([expit(logits / heat)], labels, (1.0,))
+    told = expit(logits / heat)
+    mean, slope = methods.pooled([told], labels, [told], (1.0,))
     assert slope[0, 0] == pytest.approx(heat, rel=0.06)
+    np.testing.assert_allclose(mean, expit(logits), atol=0.03)
 
 
 def test_networks_on_the_way_predict_but_for_the_first_quarter():

@@ -1,6 +1,7 @@
 """The methods of the table: what they are, what is tuned, and what they predict."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -9,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from arviz_stats.base import array_stats
 from jaxtyping import Array, Float, Int
-from scipy.special import expit, logit
 
 from understudy.core import Student
 from understudy.experiments.bnn.course import HIDDEN, Course, Outcome, follow, predictions
-from understudy.experiments.bnn.problems import Problems, inner, log_likelihood
+from understudy.experiments.bnn.problems import Problems, error, inner, log_likelihood
 from understudy.experiments.bnn.recipes import (
     LEAPFROGS,
     PAPER_ACCEPTANCE,
@@ -32,7 +32,8 @@ PAPER_RATE = 0.001
 CHAINS, FEW_ROWS = (32, 6), 400
 TRANSITIONS = tuple(range(1, 9))
 SHOWN = (4, 8)
-DOUBT, SURE = 0.5, 1e-4
+DOUBT, SURE = 0.1, 1e-4
+OFFSETS = np.linspace(-1.5, 2.0, 71)
 WIDTHS = (0.03, 0.1, 0.3)
 
 
@@ -83,12 +84,11 @@ def curve(outcome: Outcome, course: Course, problems: Problems) -> dict[str, Any
     """Test log-likelihood and error of every split at every mark, with the time it takes."""
     labels = np.asarray(problems.new_labels)[:, None]
     seconds = outcome.seconds / len(outcome.probabilities) * np.asarray(course.marks) / course.marks[-1]
-    wrong = ((outcome.mean > 0.5) != (labels > 0.5)).mean(-1)
     splits = len(labels)
     return {
         "curve_seconds": np.tile(seconds, (splits, 1)),
         "curve_ll": log_likelihood(outcome.mean, labels),
-        "curve_error": wrong,
+        "curve_error": error(outcome.mean, labels),
     }
 
 
@@ -141,47 +141,56 @@ def finished(
     labels, held, chains = (
         np.asarray(leaf).reshape(splits, -1) for leaf in (parts.new_labels, alone, late(trial.mean))
     )
-    weights, slope = pool([held, chains], labels, (0.0, 1.0)), pool([held], labels, (1.0,))
-    extra = {"student_weight": weights[:, 0], "chains_weight": weights[:, 1]}
-    extra |= _finished_curve(final, problems, vi, weights)
+    calibrated, slope = pooled([held], labels, [vi.mean], (1.0,))
+    made = [pooled([held, chains], labels, [vi.mean, late(final.mean, t)], (0.0, 1.0)) for t in SHOWN]
+    mean, weights = made[-1]
     seconds = vi.seconds + final.seconds / splits
+    extra = {"student_weight": weights[:, 0], "chains_weight": weights[:, 1]}
+    extra |= _finished_curve([mean for mean, _ in made], final, problems, vi)
     return {
-        "VI calibrated": Result(pooled(slope, vi.mean), vi.seconds, {"student_weight": slope[:, 0]}),
-        "finished": Result(pooled(weights, vi.mean, late(final.mean)), seconds, extra),
+        "VI calibrated": Result(calibrated, vi.seconds, {"student_weight": slope[:, 0]}),
+        "finished": Result(mean, seconds, extra),
         "mixture of chains": _mixture(problems, parts, sizes, trial, final, seconds),
     }
 
 
-def pool(
-    predictions: Sequence[Float[np.ndarray, "s v"]],
-    labels: Float[np.ndarray, "s v"],
-    prior: Sequence[float],
-    steps: int = 2000,
-) -> Float[np.ndarray, "s k"]:
-    """Weights of the logits of every prediction, from a logistic regression of validation labels.
+def pooled(
+    held: Sequence[Any], labels: Float[np.ndarray, "s v"], new: Sequence[Any], prior: tuple[float, ...]
+) -> tuple[Float[np.ndarray, "s m"], Float[np.ndarray, "s k"]]:
+    """The prediction of all together, and the mean weights that their logits have in it.
 
-    Weights have the prior N(prior, DOUBT^2); the steps ascend a quadratic bound of the log posterior.
+    A Bayesian logistic regression of validation labels, integrated over a grid of weights; these have
+    a Cauchy prior around ``prior``, so that they stay there unless the labels say much else.
 
-    Reference: Genest and Zidek, "Combining probability distributions", 1986 (the logarithmic pool);
-    Boehning, "Multinomial logistic regression algorithm", 1992 (the bound).
+    Reference: Genest and Zidek, "Combining probability distributions", 1986 (the logarithmic pool).
+
+    Args:
+        held: predictions for the validation rows.
+        labels: of these rows.
+        new: the same predictions for the test rows.
+        prior: centre of the weights' prior, one for every prediction.
     """
-    logits, centre = _logits(*predictions), np.asarray(prior)
-    bound = np.linalg.inv(np.einsum("svk,svj->skj", logits, logits) / 4 + np.eye(len(prior)) / DOUBT**2)
-    weights = np.tile(centre, (len(labels), 1))
-    for _ in range(steps):
-        surprise = labels - expit(np.einsum("svk,sk->sv", logits, weights))
-        slope = np.einsum("svk,sv->sk", logits, surprise) - (weights - centre) / DOUBT**2
-        weights = weights + np.einsum("skj,sj->sk", bound, slope)
-    return weights
+    made = _pooled(_logits(held), jnp.asarray(labels), _logits(new), prior)
+    return np.asarray(made[0], np.float64), np.asarray(made[1])
 
 
-def pooled(weights: Float[np.ndarray, "s k"], *predictions: Any) -> Float[np.ndarray, "s m"]:
-    """The probability whose logit is the weighted sum of the predictions' logits."""
-    return expit(np.einsum("smk,sk->sm", _logits(*predictions), weights))
+@partial(jax.jit, static_argnames="prior")
+def _pooled(held, labels, new, prior: tuple[float, ...]):
+    axes = jnp.meshgrid(*[OFFSETS] * len(prior), indexing="ij")
+    offsets = jnp.stack([axis.ravel() for axis in axes], 1)
+    weights, belief = offsets + jnp.asarray(prior), -jnp.log1p((offsets / DOUBT) ** 2).sum(1)
+
+    def one(given):
+        held, labels, new = given
+        logits = weights @ held
+        share = jax.nn.softmax(belief + (labels * logits - jax.nn.softplus(logits)).sum(1))
+        return share @ jax.nn.sigmoid(weights @ new), share @ weights
+
+    return jax.lax.map(one, (held, labels, new))
 
 
-def _logits(*predictions: Any) -> Float[np.ndarray, "s m k"]:
-    return np.stack([logit(np.clip(np.asarray(p, float), SURE, 1 - SURE)) for p in predictions], -1)
+def _logits(predictions: Sequence[Any]) -> Float[Array, "s k m"]:
+    return jnp.stack([jax.scipy.special.logit(jnp.clip(p, SURE, 1 - SURE)) for p in predictions], 1)
 
 
 def late(means: Float[np.ndarray, "s e m"], transitions: int | None = None) -> Any:
@@ -190,15 +199,14 @@ def late(means: Float[np.ndarray, "s e m"], transitions: int | None = None) -> A
 
 
 def _finished_curve(
-    final: Outcome, problems: Problems, vi: Result, weights: Float[np.ndarray, "s k"]
+    means: list[np.ndarray], final: Outcome, problems: Problems, vi: Result
 ) -> dict[str, Any]:
     labels = np.asarray(problems.new_labels)
     each = final.seconds / len(labels) / TRANSITIONS[-1]
-    means = [pooled(weights, vi.mean, late(final.mean, t)) for t in SHOWN]
     return {
         "curve_seconds": vi.seconds[:, None] + each * np.asarray(SHOWN),
         "curve_ll": np.stack([log_likelihood(mean, labels) for mean in means], 1),
-        "curve_error": np.stack([((m > 0.5) != (labels > 0.5)).mean(-1) for m in means], 1),
+        "curve_error": np.stack([error(mean, labels) for mean in means], 1),
     }
 
 
