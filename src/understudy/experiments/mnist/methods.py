@@ -143,11 +143,18 @@ def _avb(encoder: str) -> tuple[str, Method]:
     return name, Method((Stage(name, encoder, _none, _elbo),), encoder, wild=True)
 
 
-def _ours(transitions: int, warm: float = 0.5) -> tuple[str, Method]:
-    """First as the VAE; then theta learns from Hamiltonian chains that start at the encoder's draws."""
-    name = f"HMC-VI, T={transitions}"
-    taught = Stage(name, "gaussian", _hamiltonian(transitions), ExclusiveKL, 1 - warm, 2e-3)
-    return name, Method((_vae(warm), taught), amortised=True, own_proposal=True)
+def _ours(*transitions: int, warm: float = 0.5) -> tuple[str, Method]:
+    """First as the VAE; then theta learns from Hamiltonian chains that start at the encoder's draws.
+
+    With several numbers of transitions the chains grow longer, one stage for each.
+    """
+    share = (1 - warm) / len(transitions)
+    stages = [
+        Stage(f"HMC-VI, T={t}", "gaussian", _hamiltonian(t), ExclusiveKL, share, 2e-3)
+        for t in transitions
+    ]
+    name = f"HMC-VI, T={' then '.join(map(str, transitions))}"
+    return name, Method((_vae(warm), *stages), amortised=True, own_proposal=True)
 
 
 def _ours_wild(encoder: str, transitions: int, warm: float = 0.5) -> tuple[str, Method]:
@@ -175,7 +182,6 @@ METHODS: dict[str, Method] = {
     **dict(_amc(encoder, *how) for encoder in ("CNN-G", "CNN-B") for how in ((5, 0.2), (50, 0.02))),
     **dict(map(_avb, ("CNN-G", "CNN-B"))),
     "persistent MCMC, T=50, eta=0.02": Method((_PERSISTENT,), "none"),
-    **dict(map(_ours, (2, 4))),
-    **dict([_ours_wild("CNN-G", 4), _ours_semi_implicit(4)]),
+    **dict([_ours(2), _ours(4), _ours(4, 12), _ours_wild("CNN-G", 4), _ours_semi_implicit(4)]),
 }
 QUICK = ("VAE", "HMC-VI, T=2", "AMC CNN-G, T=5, eta=0.2", "persistent MCMC, T=50, eta=0.02")
