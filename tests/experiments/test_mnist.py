@@ -203,4 +203,4 @@ def test_tables_pair_every_method_with_the_vae_of_its_seed(tmp_path):
     assert lines[0][:4] == ("VAE", "Gaussian", "-81.31", "-80.64")
     assert lines[2][2:4] == ("", "")
     assert tables.likelihoods(tmp_path / "nothing") == []
-    assert tables.imputations(tmp_path)[2] == ("CNN-B (paper)", "", "0.933", "0.064")
+    assert tables.imputations(tmp_path)[2] == ("CNN-B (paper)", "", "0.933", "0.064", "")

@@ -85,15 +85,16 @@ def test_gibbs_sampling_with_the_exact_posterior_imputes_exactly():
     np.testing.assert_allclose(ends[:, 2].var(), variance, rtol=0.1)
 
 
-def test_a_teacher_mends_the_imputations_of_a_poor_student():
+@pytest.mark.parametrize("power", [1.0, 0.2])
+def test_a_teacher_mends_the_imputations_of_a_poor_student(power):
     model, x = linear(), jnp.array([1.0, -1.0, 0.0])
     missing = jnp.array([False, False, True])
     prior = gaussian_encoder(KEY, 2, x, hidden=(3,))
     prior = jax.tree.map(lambda leaf: 0 * leaf if eqx.is_inexact_array(leaf) else leaf, prior)
     teacher = hmc(0.3, 5, steps=30, jitter=0.5)
-    run = jax.jit(lambda key: model.impute(key, prior, x, missing, 2, teacher)[-1])
+    run = jax.jit(lambda key: model.impute(key, prior, x, missing, 2, teacher, power)[-1])
     ends = jax.vmap(run)(jax.random.split(KEY, 2000))
-    covariance = WEIGHT @ WEIGHT.T + 0.25 * jnp.eye(3)
+    covariance = WEIGHT @ WEIGHT.T + 0.25 * jnp.diag(jnp.array([1 / power, 1 / power, 1]))
     gain = covariance[2, :2] @ jnp.linalg.inv(covariance[:2, :2])
     np.testing.assert_allclose(ends[:, 2].mean(), gain @ x[:2], atol=0.1)
     np.testing.assert_allclose(ends[:, 2].var(), covariance[2, 2] - gain @ covariance[:2, 2], rtol=0.12)

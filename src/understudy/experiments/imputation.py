@@ -2,7 +2,8 @@
 
 Approximate Gibbs sampling with the encoders and decoders that the experiment mnist trained. For every
 image and step the nearest training image, by the l1 distance, lends its label; the entropy of these
-labels says how many answers the chain visits, the distance whether they still look like digits.
+labels says how many answers the chain visits, the distance whether they still look like digits, and the
+accuracy how often the answer is the true class.
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ from understudy.teachers import hmc
 MASKS = ("lower", "upper", "left", "right")
 SHOWN = 12
 # Stable on a trained decoder (largest curvature about 150), and far enough to cross the prior's width.
-STEP, LEAPFROGS = 0.1, 10
+STEP, LARGEST_STEP, LEAPFROGS = 0.1, 0.5, 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +47,9 @@ class Settings:
         "of a Hamiltonian teacher on what is observed, after every draw of the encoder",
         least=0,
         most=10_000,
+    )
+    power: float = option(
+        1.0, "of the likelihood of what is observed, for that teacher", least=1e-4, most=1.0
     )
     per_class: int = option(10, "test images of every class", least=1, most=800)
     train_seed: int = option(0, "seed of the training", least=0, most=2**31 - 1)
@@ -72,8 +76,7 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
     del progress
     out, started = Path(out), time.perf_counter()
     digits = data.load("mnist")
-    x, labels = first_of_each_class(digits, settings.per_class, settings.seed)
-    del labels
+    x, classes = first_of_each_class(digits, settings.per_class, settings.seed)
     found: dict[str, Any] = {}
     for name in words(settings.methods):
         folder = Path(settings.runs) / "runs" / str(settings.train_seed)
@@ -81,8 +84,9 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
         assert trained.student is not None
         for mask in words(settings.masks):
             chains = gibbs(trained.model, trained.student, x, missing_half(mask), settings)
-            entropies, distances = nearest_labels(chains, digits)
-            label = name + (f" + {settings.transitions} transitions" if settings.transitions else "")
+            labels, distances = nearest_labels(chains, digits)
+            entropies = np.array([entropy(row) for row in labels])
+            label = name + _taught(settings)
             row = {
                 "kind": "imputation",
                 "name": f"{row_name(label, settings.train_seed)}, {mask}",
@@ -92,6 +96,7 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
                 "entropy": float(entropies.mean()),
                 "entropy_se": float(entropies.std(ddof=1) / np.sqrt(len(entropies))),
                 "l1": float(distances.mean()),
+                "accuracy": float((labels == classes[:, None]).mean()),
             }
             found[row["name"]] = row["entropy"]
             source = provenance(settings, settings.seed, time.perf_counter() - started)
@@ -99,6 +104,13 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
             write_picture(picture(x, chains), out / "imputation" / f"{row['name']}.png")
     seconds = time.perf_counter() - started
     return {"experiment": "imputation", "entropy": found, **provenance(settings, settings.seed, seconds)}
+
+
+def _taught(settings: Settings) -> str:
+    if not settings.transitions:
+        return ""
+    power = f", power {settings.power:g}" if settings.power < 1 else ""
+    return f" + {settings.transitions} transitions{power}"
 
 
 def words(text: str) -> list[str]:
@@ -142,12 +154,15 @@ def gibbs(
     noise = jax.random.bernoulli(start, 0.5, x.shape).astype(float)
     filled = jnp.where(missing, noise, x)
     count = settings.transitions
-    teacher = hmc(STEP, LEAPFROGS, steps=count, jitter=0.5) if count else None
+    step = min(STEP / settings.power**0.5, LARGEST_STEP)
+    teacher = hmc(step, LEAPFROGS, steps=count, jitter=0.5) if count else None
 
     @eqx.filter_jit
     def impute(model, student, keys, x):
         def one(key, x):
-            return model.impute(key, student, x, jnp.asarray(missing), settings.steps, teacher)
+            return model.impute(
+                key, student, x, jnp.asarray(missing), settings.steps, teacher, settings.power
+            )
 
         return jax.vmap(one)(keys, x)
 
@@ -156,8 +171,8 @@ def gibbs(
 
 def nearest_labels(
     chains: Float[np.ndarray, "n t h w"], digits: data.Images
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Per image the entropy of the nearest training images' labels, and their mean l1 distance a pixel.
+) -> tuple[Int[np.ndarray, "n t"], Float[np.ndarray, "n t"]]:
+    """The label of the nearest training image at every step, and its l1 distance a pixel.
 
     For a binary x and grey g the distance is sum_i |x_i - g_i| = sum g + x (1 - 2 g), one product.
     """
@@ -174,7 +189,7 @@ def nearest_labels(
     rows, distances = (
         np.stack([np.asarray(part) for part in parts]) for parts in zip(*found, strict=True)
     )
-    return np.array([entropy(labels[row]) for row in rows]), distances.mean(1)
+    return labels[rows], distances
 
 
 def entropy(labels: Int[np.ndarray, " t"]) -> float:

@@ -30,7 +30,7 @@ LIKELIHOODS = (
     *("HAIS-LL", "HAIS-ESS"),
 )
 DIFFERENCES = ("method", "trainings", "HAIS-LL less the VAE's, paired over images")
-IMPUTATION = ("method", "mask", "entropy", "l1 distance")
+IMPUTATION = ("method", "mask", "entropy", "l1 distance", "true class")
 
 
 def likelihoods(results: Path) -> list[Sequence[str]]:
@@ -83,12 +83,15 @@ def _mean(numbers: np.ndarray) -> tuple[float, float]:
 def imputations(results: Path) -> list[Sequence[str]]:
     """Label entropy and distance after Gibbs sampling, the paper's first."""
     paper = [
-        (f"{name} (paper)", "", f"{entropy:.3f}", f"{distance:.3f}")
+        (f"{name} (paper)", "", f"{entropy:.3f}", f"{distance:.3f}", "")
         for name, (entropy, distance) in PAPER_IMPUTATION.items()
     ]
     rows = store.read_rows(results / "imputation.jsonl")
     ours = [
-        (r["method"], r["mask"], f"{r['entropy']:.3f} ± {r['entropy_se']:.3f}", f"{r['l1']:.3f}")
+        (
+            *(r["method"], r["mask"], f"{r['entropy']:.3f} ± {r['entropy_se']:.3f}"),
+            *(f"{r['l1']:.3f}", f"{r['accuracy']:.2f}"),
+        )
         for r in rows
     ]
     return [*paper, *ours]

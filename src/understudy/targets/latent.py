@@ -105,6 +105,7 @@ class LatentVariableModel(Target):
         missing: ArrayLike,
         steps: int = 100,
         teacher: Teacher | None = None,
+        power: ArrayLike = 1.0,
     ) -> Float[Array, "steps ..."]:
         """Fill in what is missing of one x by approximate Gibbs sampling; x after every step.
 
@@ -123,6 +124,8 @@ class LatentVariableModel(Target):
             teacher: improves every z given what is observed of x, which brings the draws nearer to
                 those of p(z | observed) itself: the entries of x are independent given z, so the
                 missing ones drop out.
+            power: of the likelihood of what is observed, as the teacher sees it. Below 1 answers are
+                more diverse and agree less with what is observed.
         """
         missing = jnp.asarray(missing, bool)
         if missing.shape != x.shape:
@@ -134,7 +137,7 @@ class LatentVariableModel(Target):
         ready = self.prepared()
 
         def given_observed(z):
-            return norm.logpdf(z).sum() + ready.log_likelihood(z, x, ~missing)
+            return norm.logpdf(z).sum() + power * ready.log_likelihood(z, x, ~missing)
 
         def step(x, key):
             draw, improve, observe = jax.random.split(key, 3)
