@@ -76,6 +76,23 @@ def test_a_deconvolution_is_the_transpose_of_the_plain_one(form, size, width, st
     assert_same(found, wanted)
 
 
+def test_forms_of_a_deconvolution_agree_on_second_derivatives_of_a_batch():
+    images = jax.random.normal(jax.random.key(1), (4, 3, 2, 3))
+
+    def slopes_of_slopes(form):
+        layer = Deconvolution(KEY, (9, 5), (3, 2), 4, 3, form)
+
+        def bent(kernel, images):
+            return jnp.sum(jnp.sin(jax.vmap(eqx.tree_at(lambda la: la.kernel, layer, kernel))(images)))
+
+        def steepness(*given):
+            return sum(jnp.sum(jnp.square(slope)) for slope in jax.grad(bent, (0, 1))(*given))
+
+        return jax.jit(jax.grad(steepness, (0, 1)))(layer.kernel, images)
+
+    assert_same(slopes_of_slopes("rows"), slopes_of_slopes("patches"))
+
+
 @pytest.mark.parametrize("form", ["rows", "patches"])
 def test_a_prepared_deconvolution_gives_the_same(form):
     layer = Deconvolution(KEY, (9, 14), (3, 2), 5, form=form)
