@@ -143,6 +143,17 @@ def splits_table(results: Path) -> str:
     return table(("figure", "measured"), [(what, f"{row[name]:.1f}") for what, name in lines])
 
 
+def langevin_table(results: Path) -> str:
+    """What a step of a chain and the decoder's gradient cost."""
+    (row,) = store.read_rows(results / "langevin.jsonl")
+    lines = [
+        ("a Langevin step inside a chain over a bare gradient", "step_over_gradient"),
+        ("the decoder's gradient in z over PyTorch's", "gradient_over_torch"),
+        ("an update of the VAE over PyTorch's", "vae_step_over_torch"),
+    ]
+    return table(("figure", "measured"), [(what, f"{row[name]:.2f}") for what, name in lines])
+
+
 def trust_table(results: Path) -> str:
     """How often the check of trust fails planted faults and right students."""
     header = ("target", "student", "planted", "not trusted", "warned only", "tests that fail")
@@ -204,6 +215,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "bnn_seconds": partial(bnn_means, name="train_seconds", digits=2),
     "bnn_goals": bnn_goals,
     "bnn_splits": splits_table,
+    "langevin": langevin_table,
     "mnist": lambda results: table(mnist.LIKELIHOODS, mnist.likelihoods(results)),
     "mnist_differences": lambda results: table(mnist.DIFFERENCES, mnist.differences(results)),
     "imputation": lambda results: table(mnist.IMPUTATION, mnist.imputations(results)),
