@@ -2,7 +2,7 @@
 
 Core-milliseconds of the process on a batch of 100, medians over interleaved rounds; compilation is not
 counted. PyTorch is measured where it is installed (benchmarks/langevin_requirements.txt), eagerly, with
-channels last and as many threads as there are cores to run on.
+channels last and as many threads as there are cores to run on; only then is a row written to results.
 Run: ``python benchmarks/langevin.py``.
 """
 
@@ -152,7 +152,8 @@ def main():
         "core_milliseconds": found,
     }
     row = figures | provenance({"batch": BATCH}, 0, time.perf_counter() - started)
-    write_rows("results/langevin.jsonl", [{"kind": "benchmark", "name": "langevin", **row}])
+    if rival["gradient"]:
+        write_rows("results/langevin.jsonl", [{"kind": "benchmark", "name": "langevin", **row}])
     last_line(row)
 
 

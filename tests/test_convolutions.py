@@ -94,6 +94,14 @@ def test_forms_of_a_deconvolution_agree_on_second_derivatives_of_a_batch():
 
 
 @pytest.mark.parametrize("form", ["rows", "patches"])
+def test_a_deconvolution_keeps_single_precision_where_double_is_on(form):
+    layer = Deconvolution(KEY, (6, 6), (3, 2), 5, form=form)
+    image = jnp.ones((3, 3, 3))
+    with jax.enable_x64(True):
+        assert layer(image).dtype == jnp.float32
+
+
+@pytest.mark.parametrize("form", ["rows", "patches"])
 def test_a_prepared_deconvolution_gives_the_same(form):
     layer = Deconvolution(KEY, (9, 14), (3, 2), 5, form=form)
     image = jax.random.normal(jax.random.key(1), (5, 7, 3))

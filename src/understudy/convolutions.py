@@ -322,11 +322,11 @@ _along_rows.defvjp(_remembered, _transposed)
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _along_matrix(rows, matrix, near):
-    return jnp.zeros((len(rows), matrix.shape[1]))
+    return jnp.zeros((len(rows), matrix.shape[1]), rows.dtype)
 
 
 @partial(_along_matrix.defjvp, symbolic_zeros=True)
-def _(near, primals, tangents):
+def _changed_matrix(near, primals, tangents):
     (rows, matrix), (_, changed) = primals, tangents
     nothing = _along_matrix(rows, matrix, near)
     if isinstance(changed, SymbolicZero):
