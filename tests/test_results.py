@@ -10,7 +10,7 @@ from understudy.report.tables import filled
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ROWS = sorted((ROOT / "results").glob("*.jsonl"))
+ROWS = sorted((ROOT / "results").rglob("*.jsonl"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -18,7 +18,7 @@ def test_tables_are_what_the_rows_say(page):
     assert filled(page.read_text(), ROOT / "results") == page.read_text(), "run make tables"
 
 
-@pytest.mark.parametrize("path", ROWS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", ROWS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_rows_carry_their_provenance(path):
     rows = store.read_rows(path)
     assert rows

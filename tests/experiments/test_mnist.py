@@ -204,3 +204,22 @@ def test_tables_pair_every_method_with_the_vae_of_its_seed(tmp_path):
     assert lines[2][2:4] == ("", "")
     assert tables.likelihoods(tmp_path / "nothing") == []
     assert tables.imputations(tmp_path)[2] == ("CNN-B (paper)", "", "0.933", "0.064", "")
+
+
+def test_both_readings_of_eta_are_paired_with_one_vae(tmp_path):
+    langevin = "MCMC-VI, T=5, eta=0.2"
+    values = {
+        "eta": {"VAE": [-90.0, -80.0], langevin: [-93.0, -82.0]},
+        "root": {langevin: [-88.0, -79.0]},
+    }
+    for reading, found in values.items():
+        folder = tmp_path / f"short_{reading}"
+        folder.mkdir()
+        np.savez(folder / "mnist_hais.npz", **{name: np.asarray(v) for name, v in found.items()})
+        for name in found:
+            row = {"name": name, "method": name, "train_seed": 0, "encoder": "Gaussian", "updates": 9}
+            store.append_row(folder / "mnist.jsonl", row | {"settings": {"eta": reading}})
+    vae, first, second = tables.short(tmp_path)
+    assert vae == ("VAE", "Gaussian", "", "+0.00", "9", "")
+    assert first == (langevin, "Gaussian", "eta", "-9.15", "9", "-2.50 ± 0.50")
+    assert second == (langevin, "Gaussian", "eta^2 / 2", "-9.15", "9", "+1.50 ± 0.50")

@@ -30,6 +30,15 @@ LIKELIHOODS = (
     *("HAIS-LL", "HAIS-ESS"),
 )
 DIFFERENCES = ("method", "trainings", "HAIS-LL less the VAE's, paired over images")
+SHORT = (
+    "row",
+    "encoder",
+    "eps of a step",
+    "paper's HAIS-LL less its VAE's",
+    "updates",
+    "HAIS-LL less the VAE's",
+)
+EPS = {"eta": "eta", "root": "eta^2 / 2"}
 IMPUTATION = ("method", "mask", "entropy", "l1 distance", "true class")
 
 
@@ -63,17 +72,43 @@ def differences(results: Path) -> list[Sequence[str]]:
 
 def paired(results: Path) -> dict[str, tuple[float, float, int]]:
     """Mean difference to the VAE, its standard error over images, and the number of trainings."""
-    rows = store.read_rows(results / "mnist.jsonl")
-    if not rows:
-        return {}
-    values = np.load(results / "mnist_hais.npz")
-    base = {row["train_seed"]: values[row["name"]] for row in rows if row["method"] == "VAE"}
+    rows, base = _with_values(results), _of_vae(results)
     found: dict[str, list[np.ndarray]] = {}
-    for row in rows:
+    for row, values in rows:
         if row["method"] != "VAE" and row["train_seed"] in base:
-            apart = values[row["name"]] - base[row["train_seed"]]
-            found.setdefault(row["method"], []).append(apart)
+            found.setdefault(row["method"], []).append(values - base[row["train_seed"]])
     return {method: (*_mean(np.mean(apart, 0)), len(apart)) for method, apart in found.items()}
+
+
+def short(results: Path) -> list[Sequence[str]]:
+    """Every method of the paper for a short time, in both readings of its eta, against one VAE."""
+    base = _of_vae(results / "short_eta")
+    both = (pair for reading in EPS for pair in _with_values(results / f"short_{reading}"))
+    return [_short(row, values - base[row["train_seed"]]) for row, values in both]
+
+
+def _short(row: Row, apart: np.ndarray) -> Sequence[str]:
+    paper, mean = PAPER.get(row["method"]), "{:+.2f} ± {:.2f}".format(*_mean(apart))
+    return (
+        row["method"],
+        row["encoder"],
+        EPS[row["settings"]["eta"]] if "eta" in row["method"] else "",
+        "" if paper is None else f"{paper[2] - PAPER['VAE'][2]:+.2f}",
+        f"{row['updates']:,}",
+        mean if apart.any() else "",
+    )
+
+
+def _with_values(folder: Path) -> list[tuple[Row, np.ndarray]]:
+    """Every row with the annealed log-likelihoods of its images."""
+    rows = store.read_rows(folder / "mnist.jsonl")
+    values = np.load(folder / "mnist_hais.npz") if rows else {}
+    return [(row, values[row["name"]]) for row in rows]
+
+
+def _of_vae(folder: Path) -> dict[int, np.ndarray]:
+    """The VAE's log-likelihoods, for every training seed."""
+    return {row["train_seed"]: v for row, v in _with_values(folder) if row["method"] == "VAE"}
 
 
 def _mean(numbers: np.ndarray) -> tuple[float, float]:

@@ -218,6 +218,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "langevin": langevin_table,
     "mnist": lambda results: table(mnist.LIKELIHOODS, mnist.likelihoods(results)),
     "mnist_differences": lambda results: table(mnist.DIFFERENCES, mnist.differences(results)),
+    "mnist_short": lambda results: table(mnist.SHORT, mnist.short(results)),
     "imputation": lambda results: table(mnist.IMPUTATION, mnist.imputations(results)),
 }
 
