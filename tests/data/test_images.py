@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from understudy import data
 from understudy.core import IngredientError
@@ -87,3 +88,54 @@ def test_a_broken_file_is_refused_in_one_sentence(small, broken):
     served["t10k-labels-idx1-ubyte.gz"] = broken
     with pytest.raises(IngredientError, match=r"cannot be read|does not hold the data"):
         data.load("mnist")
+
+
+def test_images_of_ones_own_from_arrays_and_from_a_folder(tmp_path):
+    mine = np.random.default_rng(0).integers(0, 256, (3, 5, 4), np.uint8)
+    np.save(tmp_path / "mine.npy", mine)
+    np.savez(tmp_path / "one.npz", mine=mine)
+    np.savez(tmp_path / "two.npz", mine=mine, labels=np.arange(3))
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("not a picture")
+    for name, pixels in zip(("b.PNG", "a.png", "c.bmp"), mine[[1, 0, 2]], strict=True):
+        Image.fromarray(pixels).save(folder / name)
+    for read in (
+        data.read_images(tmp_path / "mine.npy"),
+        data.read_images(str(tmp_path / "one.npz")),
+        data.read_images(tmp_path / "two.npz", "mine"),
+        data.read_images(folder),
+    ):
+        np.testing.assert_array_equal(read, mine)
+
+
+class Planted:
+    def __reduce__(self):
+        return (os.abort, ())
+
+
+def test_images_that_cannot_be_read_are_named_in_one_sentence(tmp_path):
+    empty, sizes, deep, torn = (tmp_path / name for name in ("empty", "sizes", "deep", "torn"))
+    for folder in (empty, sizes, deep, torn):
+        folder.mkdir()
+    for size in (3, 4):
+        Image.fromarray(np.zeros((size, 3), np.uint8)).save(sizes / f"{size}.png")
+    Image.fromarray(np.zeros((3, 3), np.uint16)).save(deep / "deep.png")
+    (torn / "torn.png").write_bytes((sizes / "3.png").read_bytes()[:40])
+    np.save(tmp_path / "pickle.npy", np.array([Planted()]), allow_pickle=True)
+    np.save(tmp_path / "flat.npy", np.zeros(3))
+    np.save(tmp_path / "words.npy", np.array([["a", "b"]]))
+    np.save(tmp_path / "hole.npy", np.array([[0.0, np.nan]]))
+    np.savez(tmp_path / "two.npz", a=np.zeros((2, 2)), b=np.zeros((2, 2)))
+    (tmp_path / "torn.npz").write_bytes((tmp_path / "two.npz").read_bytes()[:-30])
+    (tmp_path / "torn.npy").write_bytes((tmp_path / "hole.npy").read_bytes()[:-3])
+    (tmp_path / "text.csv").write_text("1,2")
+    for name, expected in {
+        "empty": "no picture", "sizes": "one size", "deep": "8 bits", "torn": "as a picture",
+        "pickle.npy": "arrays of numbers", "flat.npy": "one image or row", "words.npy": "hold numbers",
+        "hole.npy": "finite", "two.npz": "holds a, b", "torn.npz": "cannot be read",
+        "torn.npy": "cannot be read", "text.csv": "none of them", "missing.npy": "none of them",
+    }.items():  # fmt: skip
+        with pytest.raises(IngredientError, match=expected) as found:
+            data.read_images(tmp_path / name)
+        assert "\n" not in str(found.value), name

@@ -168,3 +168,15 @@ def test_a_table_of_ones_own(tmp_path):
     path.write_text("a,y\nred,0\n")
     with pytest.raises(IngredientError, match="is a number"):
         data.read_csv(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"a,y\n", b"a,y\n1,0,3\n2,1\n", b"\xff\xfea,y\n\0", None], ids=range(5)
+)
+def test_a_file_that_is_no_table_is_named_in_one_sentence(tmp_path, content):
+    path = tmp_path / "mine.csv"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(IngredientError, match="mine") as found:
+        data.read_csv(path)
+    assert "\n" not in str(found.value)

@@ -139,6 +139,23 @@ def test_binarised_pixels_have_their_grey_values_as_means():
     assert (batch.value != batches(jax.random.key(1)).value).any()
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int64, bool, float])
+def test_zeros_and_ones_are_black_and_white_whatever_their_kind(kind):
+    table = np.array([[0, 1, 1], [1, 0, 1]])
+    batch = Binarised(table.astype(kind), 32, indexed=True)(KEY)
+    assert isinstance(batch, Indexed)
+    np.testing.assert_array_equal(batch.value, table[batch.index])
+
+
+def test_whole_numbers_are_grey_whatever_their_kind():
+    pixels = np.array([[0, 51, 255]])
+    made = (Binarised(pixels.astype(kind), 64)(KEY) for kind in (np.uint8, np.int32, np.int64))
+    first, *others = (np.asarray(batch) for batch in made)
+    assert first[:, 1].mean() < 0.5
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+
+
 def test_theta_learns_the_bound():
     weight = jnp.array([[2.0, 0.0], [0.0, 2.0], [2.0, 2.0], [-2.0, 0.0]])
     truth = LatentVariableModel(Linear(weight), 2)
@@ -161,6 +178,8 @@ def test_theta_learns_the_bound():
         (lambda: linear().log_density(jnp.zeros(2), jnp.zeros(4)), "shape"),
         (lambda: linear().impute(KEY, Exact(0.5), jnp.zeros(3), jnp.zeros(2, bool)), "shape"),
         (lambda: Binarised(np.array([[2.0, 3.0]])), "0 to 1"),
+        (lambda: Binarised(np.array([[-1, 3]])), "0 to 255"),
+        (lambda: Binarised(np.zeros((3, 0))), "one by one"),
     ],
 )
 def test_bad_input_gets_a_sentence(make, words):

@@ -18,7 +18,7 @@ import numpy as np
 from understudy.checks import shown
 from understudy.core import IngredientError
 from understudy.data import files
-from understudy.data.images import Images, mnist
+from understudy.data.images import Images, mnist, read_images
 from understudy.data.tabular import Splits, Table, parse, read_csv, splits, standardise
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "load",
     "local",
     "read_csv",
+    "read_images",
     "splits",
     "standardise",
 ]

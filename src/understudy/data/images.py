@@ -1,16 +1,21 @@
-"""Sets of images with labels, in the idx format of MNIST."""
+"""Sets of images: MNIST in its idx format, and those of one's own."""
 
 import gzip
 import hashlib
+import zipfile
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Int, Shaped, UInt8
+from PIL import Image, UnidentifiedImageError
 
+from understudy.core import IngredientError
 from understudy.data import files
 
 VALIDATION = 5_000
+PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".tif", ".tiff")
 
 _ADDRESSES = (
     "https://storage.googleapis.com/cvdf-datasets/mnist",
@@ -96,3 +101,72 @@ def _inflate(raw: bytes) -> bytes:
         return gzip.decompress(raw)
     except zlib.error as error:
         raise OSError(str(error)) from error
+
+
+def read_images(path: str | Path, name: str | None = None) -> Shaped[np.ndarray, "n ..."]:
+    """Images of one's own: a .npy or .npz file, or a folder of pictures in the order of their names.
+
+    Arrays are taken as they are, rows of a table as well. Pictures become grey: 0 is black, 255 white.
+
+    Args:
+        path: the file or the folder.
+        name: of the array, where an .npz file holds several.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _pictures(path)
+    if path.suffix not in (".npy", ".npz") or not path.is_file():
+        raise IngredientError(
+            f"Images are a .npy file, an .npz file or a folder of pictures; {path} is none of them."
+        )
+    array = _array(path, name)
+    if array.dtype.kind not in "biuf" or array.ndim < 2 or not len(array):
+        raise IngredientError(
+            f"{path} should hold numbers, one image or row after another; "
+            f"{array.dtype} of shape {array.shape} came."
+        )
+    if not np.isfinite(array).all():
+        raise IngredientError(f"Every pixel of {path} is a finite number; drop or fill the others.")
+    return array
+
+
+def _array(path: Path, name: str | None) -> np.ndarray:
+    try:
+        with path.open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                return found
+            if name is None and len(found.files) == 1:
+                name = found.files[0]
+            if name in found.files:
+                return found[name]
+            held = ", ".join(found.files) or "nothing"
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise IngredientError(f"{path} cannot be read as arrays of numbers: {error}") from error
+    raise IngredientError(f"{path} holds {held}; name one array of it, read_images(path, name).")
+
+
+def _pictures(folder: Path) -> UInt8[np.ndarray, "n h w"]:
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in PICTURES)
+    if not paths:
+        raise IngredientError(f"{folder} holds no picture; those end in {', '.join(PICTURES)}.")
+    made = [_picture(path) for path in paths]
+    for path, picture in zip(paths, made, strict=True):
+        if picture.shape != made[0].shape:
+            raise IngredientError(
+                f"Pictures of a folder have one size; {paths[0].name} has {made[0].shape}, "
+                f"{path.name} {picture.shape} (rows, columns)."
+            )
+    return np.stack(made)
+
+
+def _picture(path: Path) -> UInt8[np.ndarray, "h w"]:
+    try:
+        with Image.open(path) as picture:
+            if picture.mode[0] in "IF":
+                raise ValueError(
+                    "its pixels have more than 8 bits; save it with 8, or all as one .npy file"
+                )
+            return np.asarray(picture.convert("L"))
+    except (OSError, ValueError, UnidentifiedImageError) as error:
+        raise IngredientError(f"{path} cannot be read as a picture: {error}") from error

@@ -96,13 +96,18 @@ def standardise(
 def read_csv(path: str | Path, label: str = "y") -> Table:
     """A table from a file with a header; ``label`` names its column of zeros and ones."""
     path = Path(path)
-    with path.open(newline="") as file:
-        return parse(path.stem, file, label)
+    try:
+        with path.open(newline="") as file:
+            return parse(path.stem, file, label)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise IngredientError(f"{path} cannot be read as a table: {error}") from error
 
 
 def parse(name: str, lines: Iterable[str], label: str = "y") -> Table:
     """A table from the lines of a CSV with a header."""
-    header, *rows = [row for row in csv.reader(lines) if row]
+    header, *rows = [row for row in csv.reader(lines) if row] or [[]]
+    if not rows:
+        raise IngredientError(f"{name} should have a line of names and lines of numbers below it.")
     if label not in header:
         raise IngredientError(
             f"{name} has no column {label!r} for the label; it has {', '.join(header)[:80]}."

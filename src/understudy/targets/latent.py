@@ -158,7 +158,8 @@ class Binarised(eqx.Module):
     Reference: Salakhutdinov and Murray, "On the quantitative analysis of deep belief networks", 2008.
 
     Args:
-        pixels: bytes from 0 to 255, or shares from 0 to 1; one image (or row of a table) a row.
+        pixels: whole numbers from 0 to 255, or shares from 0 to 1; one image (or row of a table) a row.
+            Whole numbers none of which is above 1 are black and white.
         size: images in a batch.
         indexed: whether every image comes with its row, for students that keep something per datum.
     """
@@ -168,16 +169,17 @@ class Binarised(eqx.Module):
     indexed: bool = eqx.field(static=True)
 
     def __init__(self, pixels: Any, size: int = 100, indexed: bool = False):
-        self.pixels = jnp.asarray(pixels)
+        given = jnp.asarray(pixels)
         self.size = whole("size", size)
         self.indexed = indexed
-        largest = 255 if self.pixels.dtype == jnp.uint8 else 1
-        inside = (self.pixels >= 0) & (self.pixels <= largest)
-        if self.pixels.ndim < 2 or not self.pixels.shape[0] or not bool(inside.all()):
+        counted = jnp.issubdtype(given.dtype, jnp.integer)
+        inside = (given >= 0) & (given <= (255 if counted else 1))
+        if given.ndim < 2 or not given.size or not bool(inside.all()):
             raise IngredientError(
-                "pixels are images one by one, bytes from 0 to 255 or numbers from 0 to 1; "
-                f"{shown(self.pixels)} came; divide by the largest value, say."
+                "pixels are images one by one, whole numbers from 0 to 255 or others from 0 to 1; "
+                f"{shown(given)} came; divide by the largest value, say."
             )
+        self.pixels = given.astype(jnp.uint8 if given.max() > 1 else bool) if counted else given
 
     def __call__(self, key: PRNGKeyArray) -> Condition:
         """One batch, images drawn with replacement."""
