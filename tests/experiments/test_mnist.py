@@ -3,16 +3,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tqdm import tqdm
 
 from understudy import store
 from understudy.callbacks import StopTraining
 from understudy.core import ExplicitStudent, IngredientError
 from understudy.experiments import mnist
-from understudy.experiments.mnist import course, measures, methods
+from understudy.experiments.mnist import course, live, measures, methods
 from understudy.feedbacks import ExclusiveKL
 from understudy.image_networks import ImageDecoder
 from understudy.preparation import prepare
 from understudy.report import mnist as tables
+from understudy.report import training_curves
 from understudy.students import DiagonalGaussian, image_encoder
 from understudy.targets import LatentVariableModel, two_gaussians
 from understudy.teachers import Identity
@@ -100,6 +102,55 @@ def test_the_budget_is_cpu_time_and_survives_a_break(tmp_path, monkeypatch):
     with pytest.raises(StopTraining):
         second(chunk(42))
     assert store.read_rows(path)[-1]["core_seconds"] == 12.0
+
+
+def test_what_is_done_in_a_pause_does_not_count(tmp_path, monkeypatch):
+    clock = iter([0.0, 3.0, 50.0, 54.0])
+    monkeypatch.setattr(course, "_clocks", lambda: (now := next(clock), now))
+    training = prepare(two_gaussians(), DiagonalGaussian(1), Identity(), ExclusiveKL())
+    budget = course.Budget(tmp_path / "spent.jsonl", 10.0, None, {})
+    chunk = course.Chunk({"step": 1}, training.state, training.learner, False)
+    budget(chunk)
+    with budget.paused():
+        pass
+    budget(chunk)
+    assert budget.core == budget.wall == 7.0
+    assert budget.share(1) == 0.7
+
+
+def test_live_figures_are_those_of_the_encoder(small):
+    model = course.make_model(jax.random.key(0))
+    x = course.Binarised(small, 40)(jax.random.key(0))
+    prior = DiagonalGaussian(2)
+    found = live.figures(jax.random.key(1), model, prior, x)
+    z = jax.random.normal(jax.random.key(2), (4000, 2))
+    each = jax.vmap(lambda x: jax.vmap(lambda z: model.log_likelihood(z, x))(z))(x)
+    np.testing.assert_allclose(found["reconstruction"], each.mean(), rtol=0.02)
+    # With the prior as its encoder the bound is the reconstruction.
+    np.testing.assert_allclose(found["bound"], found["reconstruction"], rtol=1e-5)
+    assert 1 < found["effective"] < live.DRAWS
+    blank = jax.tree.map(lambda leaf: jnp.zeros_like(leaf) if eqx.is_array(leaf) else leaf, model)
+    found = live.figures(jax.random.key(1), blank, prior, x)
+    np.testing.assert_allclose(found["bound"], -64 * np.log(2), rtol=1e-5)
+    np.testing.assert_allclose(found["effective"], live.DRAWS, rtol=1e-4)
+
+
+def test_a_training_leaves_its_live_figures_and_shows_them(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "SECONDS", 0.0)
+    shown = []
+
+    class Bar(tqdm):
+        def set_postfix(self, figures):
+            shown.append(figures)
+
+    method = mnist.METHODS["VAE"]
+    course.train(tmp_path, method, small, plan(), Bar(disable=True))
+    rows = live.rows_of(course.stage_folders(tmp_path, method))
+    assert [row["step"] for row in rows] == [1, 2, 4, 5, 6, 8]
+    assert set(live.CURVES) - {"acceptance"} <= set(rows[0])
+    assert shown[-1]["spent"] == "100%"
+    assert float(shown[0]["bound"]) < 0
+    assert training_curves(rows, live.CURVES).axes
 
 
 def test_rates_rise_and_fall():

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -68,20 +69,23 @@ def draws_beside_exact(draws: Draws, exact: Draws, name: str = "student") -> Fig
     return figure
 
 
-def training_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def training_curves(
+    rows: Sequence[Mapping[str, Any]], curves: Mapping[str, str] = MappingProxyType(CURVES)
+) -> Figure:
     """Loss, acceptance, move and lost chains over the updates; the median of repeats, each one thin.
 
     Args:
         rows: of ``metrics.jsonl``, or a history turned into rows.
+        curves: what to show of them, and its title.
     """
-    names = [name for name in CURVES if np.isfinite(_series(rows, name)).any()]
+    names = [name for name in curves if np.isfinite(_series(rows, name)).any()]
     if not names:
-        raise IngredientError(f"Rows of a training hold {', '.join(CURVES)} over step; none came.")
+        raise IngredientError(f"Rows of a training hold {', '.join(curves)} over step; none came.")
     steps = _series(rows, "step")[:, 0]
     figure, panels = blank_panels(len(names), (7.2, 1.9 * len(names)), upright=True)
     for axes, name in zip(panels, names, strict=True):
         _curve(axes, steps, _series(rows, name))
-        axes.set_title(CURVES[name], loc="left", fontsize=10)
+        axes.set_title(curves[name], loc="left", fontsize=10)
     panels[-1].set_xlabel("updates")
     return figure
 

@@ -18,11 +18,12 @@ from tqdm import tqdm
 from understudy import data, store
 from understudy.core import IngredientError
 from understudy.experiments import check, option
-from understudy.experiments.mnist.course import Plan, Trained, train, train_proposal
+from understudy.experiments.mnist import live
+from understudy.experiments.mnist.course import Plan, Trained, stage_folders, train, train_proposal
 from understudy.experiments.mnist.measures import Sizes, measure
 from understudy.experiments.mnist.methods import METHODS, QUICK
 from understudy.experiments.rows import provenance, write_rows
-from understudy.report import describe_run, write_picture, write_report
+from understudy.report import describe_run, training_curves, write_picture, write_report
 
 LENGTHS = ("core_seconds", "proposal_seconds", "images", "iw_images", "iw_samples")
 LENGTHS += ("hais_images", "hais_chains", "hais_rungs")
@@ -102,7 +103,7 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
     disable = None if progress is None else not progress
     for name, seed in (bar := tqdm(todo, disable=disable, unit="method", leave=False)):
         bar.set_description(row_name(name, seed))
-        _run_one(out, settings, name, seed, digits)
+        _run_one(out, settings, name, seed, digits, bar)
         write_page(out, settings)
     done = [row for row in store.read_rows(out / "mnist.jsonl") if row["method"] in settings.chosen]
     seconds = time.perf_counter() - started
@@ -123,10 +124,13 @@ def goals(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"best": max(means, key=lambda name: means[name]) if means else None, "hais_ll": means}
 
 
-def _run_one(out: Path, settings: Settings, name: str, seed: int, digits: data.Images) -> None:
+def _run_one(
+    out: Path, settings: Settings, name: str, seed: int, digits: data.Images, bar: tqdm
+) -> None:
     method, pixels = METHODS[name], digits.train[: settings.images]
     folder = out / "runs" / str(seed)
-    trained = train(folder, method, pixels, settings.plan(seed, settings.core_seconds or 0.0))
+    trained = train(folder, method, pixels, settings.plan(seed, settings.core_seconds or 0.0), bar)
+    bar.set_postfix_str("measuring")
     started = time.perf_counter()
     proposal = trained.student
     if not method.own_proposal:
@@ -149,6 +153,9 @@ def _run_one(out: Path, settings: Settings, name: str, seed: int, digits: data.I
     source = provenance(settings, seed, time.perf_counter() - started)
     _keep_values(out / "mnist_hais.npz", row_name(name, seed), values)
     write_picture(digit_grid(trained, seed), out / "digits" / f"{row_name(name, seed)}.png")
+    if seen := live.rows_of(stage_folders(folder, method)):
+        curves = training_curves(seen, live.CURVES)
+        write_picture(curves, out / "curves" / f"{row_name(name, seed)}.png")
     write_rows(out / "mnist.jsonl", [store.plain(row | source)])
 
 
@@ -165,9 +172,12 @@ def write_page(out: Path, settings: Settings) -> None:
         }
         for row in rows
     ]
+    captions = {"digits": "Generated digits.", "curves": f"{live.DRAWS} draws for each of some images."}
     pictures = [
-        {"file": f"digits/{row['name']}.png", "title": row["name"], "caption": "Generated digits."}
+        {"file": f"{kind}/{row['name']}.png", "title": row["name"], "caption": caption}
         for row in rows
+        for kind, caption in captions.items()
+        if (out / kind / f"{row['name']}.png").exists()
     ]
     lead = "Log-likelihood of test images in nats under decoders trained for the same CPU time."
     describe_run(

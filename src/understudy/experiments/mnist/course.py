@@ -1,7 +1,8 @@
 """Training one method in its stages, each within a budget of CPU time, resumable."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import UInt8
+from tqdm import tqdm
 
 from understudy import store
 from understudy.callbacks import Chunk, StopTraining
 from understudy.core import Student
+from understudy.experiments.mnist.live import Live
 from understudy.experiments.mnist.methods import Method, Stage, make_model, make_student
 from understudy.feedbacks import ExclusiveKL
 from understudy.learning import State
@@ -27,6 +30,7 @@ from understudy.training import fit
 WARM_UP = 0.03
 FLOOR = 0.02
 SETTLING = 2000
+WATCHED = 100
 NO_LIMIT = 10**9
 Part = tuple[float, float]
 WHOLE: Part = (0.0, 1.0)
@@ -92,7 +96,7 @@ class Budget:
 
     def __call__(self, chunk: Chunk) -> State:
         """Count what was spent; the state with the rates of the next chunk."""
-        step, now = int(chunk.row["step"]), (time.process_time(), time.perf_counter())
+        step, now = int(chunk.row["step"]), _clocks()
         if self.clocks is None:
             self._recall(step)
         else:
@@ -101,7 +105,7 @@ class Budget:
         self.clocks = now
         row = {"step": step, "core_seconds": self.core, "wall_seconds": self.wall}
         store.append_row(self.path, row)
-        share = self.core / self.core_seconds if self.updates is None else step / self.updates
+        share = self.share(step)
         if share >= 1:
             raise StopTraining
         if self.updates is not None:
@@ -109,11 +113,29 @@ class Budget:
         fraction = float(factor(share, self.part))
         return with_rates(chunk.state, {name: peak * fraction for name, peak in self.rates.items()})
 
+    def share(self, step: int) -> float:
+        """Of the budget that is spent."""
+        return self.core / self.core_seconds if self.updates is None else step / self.updates
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What is done inside does not count."""
+        before = _clocks()
+        yield
+        if self.clocks is not None:
+            core, wall = (now - then for now, then in zip(_clocks(), before, strict=True))
+            self.clocks = self.clocks[0] + core, self.clocks[1] + wall
+
     def _recall(self, step: int) -> None:
         store.truncate_rows(self.path, step - 1)
         rows = store.read_rows(self.path)
         if rows:
             self.core, self.wall = rows[-1]["core_seconds"], rows[-1]["wall_seconds"]
+
+
+def _clocks() -> tuple[float, float]:
+    """CPU time of the process, and wall time."""
+    return time.process_time(), time.perf_counter()
 
 
 def factor(share: Any, part: Part = WHOLE) -> Any:
@@ -136,22 +158,27 @@ def with_rates(state: State, rates: Mapping[str, float]) -> State:
     return state
 
 
-def train(folder: Path, method: Method, pixels: UInt8[np.ndarray, "n h w"], plan: Plan) -> Trained:
-    """Train a method's stages, or read what was trained before."""
+def train(
+    folder: Path,
+    method: Method,
+    pixels: UInt8[np.ndarray, "n h w"],
+    plan: Plan,
+    bar: tqdm | None = None,
+) -> Trained:
+    """Train a method's stages, or read what was trained before; the bar shows how it goes."""
     model_key, student_key = jax.random.split(jax.random.key(plan.seed))
     now = Trained(make_model(model_key), None, 0.0, 0.0, 0)
     kind, begun = None, 0.0
-    for stage in method.stages:
-        folder = folder / _place(stage)
-        file = folder / "model.safetensors"
+    for stage, place in zip(method.stages, stage_folders(folder, method), strict=True):
+        file = place / "model.safetensors"
         if file.exists():
             now = Trained(**store.load(file))
         else:
             start = now.student if stage.encoder == kind else None
             start = start or make_student(stage.encoder, student_key, len(pixels))
-            now = _train_stage(folder, stage, (begun, stage.share), now, start, pixels, plan)
+            now = _train_stage(place, stage, (begun, stage.share), now, start, pixels, plan, bar)
             store.save(file, {name: getattr(now, name) for name in now.__dataclass_fields__})
-            for checkpoint in folder.glob("checkpoint-*"):
+            for checkpoint in place.glob("checkpoint-*"):
                 checkpoint.unlink()
         kind, begun = stage.encoder, begun + stage.share
     return now
@@ -159,13 +186,13 @@ def train(folder: Path, method: Method, pixels: UInt8[np.ndarray, "n h w"], plan
 
 def load_trained(folder: Path, method: Method) -> Trained:
     """What :func:`train` made of a method in this folder."""
-    for stage in method.stages:
-        folder = folder / _place(stage)
-    return Trained(**store.load(folder / "model.safetensors"))
+    return Trained(**store.load(stage_folders(folder, method)[-1] / "model.safetensors"))
 
 
-def _place(stage: Stage) -> str:
-    return f"{stage.name}, {stage.share:g}"
+def stage_folders(folder: Path, method: Method) -> list[Path]:
+    """Where every stage of a method is kept, each inside the one before."""
+    names = [f"{stage.name}, {stage.share:g}" for stage in method.stages]
+    return [folder.joinpath(*names[: i + 1]) for i in range(len(names))]
 
 
 def _train_stage(
@@ -176,6 +203,7 @@ def _train_stage(
     student: Student,
     pixels: Any,
     plan: Plan,
+    bar: tqdm | None,
 ) -> Trained:
     table = stage.encoder == "table"
     updates = None if plan.updates is None else max(1, round(stage.share * plan.updates))
@@ -186,6 +214,8 @@ def _train_stage(
         {"student": stage.rate, "model": stage.rate, "critic": stage.critic_rate},
         part,
     )
+    watched = Binarised(pixels, WATCHED, indexed=table)(jax.random.key(0))
+    live = Live(folder, budget, watched, before.updates, bar)
     fitted = fit(
         OfIndexed(before.model) if table else before.model,
         student,
@@ -200,12 +230,13 @@ def _train_stage(
         progress=False,
         chunk=plan.chunk,
         checkpoint_seconds=60.0,
-        callbacks=[budget],
+        callbacks=[live, budget],
         optimiser=adam(stage.rate, updates, part),
         model_optimiser=adam(stage.rate, updates, part),
         critic_optimiser=adam(stage.critic_rate, updates, part, b1=0.5),
         **stage.settings,
     )
+    live.look(fitted.state, fitted.history["acceptance"][-1])
     target: Any = fitted.state.target
     model = target.target if table else target
     core, wall = before.core_seconds + budget.core, before.wall_seconds + budget.wall
