@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int, Shaped, UInt8
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from understudy.core import IngredientError
 from understudy.data import files
@@ -168,5 +168,5 @@ def _picture(path: Path) -> UInt8[np.ndarray, "h w"]:
                     "its pixels have more than 8 bits; save it with 8, or all as one .npy file"
                 )
             return np.asarray(picture.convert("L"))
-    except (OSError, ValueError, UnidentifiedImageError) as error:
+    except (OSError, ValueError) as error:
         raise IngredientError(f"{path} cannot be read as a picture: {error}") from error

@@ -151,7 +151,7 @@ def annealed_evidence(
     def one(target, key, given):
         x, base = given
         weights = walk.forward(key, _whitened(target, x, base), target.dim)[0]
-        return Evidence(logsumexp(weights) - jnp.log(walk.chains), _effective(weights))
+        return Evidence(logsumexp(weights) - jnp.log(walk.chains), effective_draws(weights))
 
     return _over_conditions(one, (target,), key, (x, base), batch)
 
@@ -204,7 +204,7 @@ def bidirectional(
         returned = walk.backward(back, density, start, steps)
         lower = logsumexp(weights) - jnp.log(walk.chains)
         upper = jnp.log(walk.chains) - logsumexp(-returned)
-        return Bounds(lower, upper, _effective(weights))
+        return Bounds(lower, upper, effective_draws(weights))
 
     return _over_conditions(one, (target,), key, (x, z, base), batch)
 
@@ -275,7 +275,8 @@ def _added(total: Scalar, weights: Float[Array, " n"]) -> Scalar:
     return jnp.logaddexp(total, logsumexp(weights))
 
 
-def _effective(log_weights: Float[Array, " n"]) -> Scalar:
+def effective_draws(log_weights: Float[Array, " n"]) -> Scalar:
+    """How many draws of equal weight would do as well, (sum w)^2 / sum w^2."""
     return jnp.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights))
 
 

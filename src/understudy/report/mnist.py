@@ -88,14 +88,14 @@ def short(results: Path) -> list[Sequence[str]]:
 
 
 def _short(row: Row, apart: np.ndarray) -> Sequence[str]:
-    paper, mean = PAPER.get(row["method"]), "{:+.2f} ± {:.2f}".format(*_mean(apart))
+    paper, (mean, error) = PAPER.get(row["method"]), _mean(apart)
     return (
         row["method"],
         row["encoder"],
         EPS[row["settings"]["eta"]] if "eta" in row["method"] else "",
         "" if paper is None else f"{paper[2] - PAPER['VAE'][2]:+.2f}",
         f"{row['updates']:,}",
-        mean if apart.any() else "",
+        "" if row["method"] == "VAE" else f"{mean:+.2f} ± {error:.2f}",
     )
 
 

@@ -1,19 +1,19 @@
 """Figures of a training while it runs: bound, reconstruction, acceptance and effective draws."""
 
+import math
 import time
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jax.scipy.special import logsumexp
 from jaxtyping import PRNGKeyArray, Scalar
 from tqdm import tqdm
 
 from understudy import store
 from understudy.callbacks import Chunk
 from understudy.core import CONDITIONS, Condition, ExplicitStudent, Student
+from understudy.evaluation.evidence import effective_draws
 from understudy.learning import State
 from understudy.targets import OfIndexed
 
@@ -61,7 +61,7 @@ class Live:
             store.append_row(self.path, store.plain(row | found))
             if self.bar is not None:
                 numbers = {name: float(value) for name, value in found.items()}
-                shown = {n: f"{v:.4g}" for n, v in numbers.items() if jnp.isfinite(v)}
+                shown = {n: f"{v:.4g}" for n, v in numbers.items() if math.isfinite(v)}
                 self.bar.set_postfix({"spent": f"{self.budget.share(step):.0%}"} | shown)
         self.looked, self.step = time.monotonic(), step
 
@@ -77,8 +77,7 @@ def figures(key: PRNGKeyArray, target: Any, student: Student, x: Condition) -> d
     found = {"reconstruction": likelihood.mean()}
     if isinstance(student, ExplicitStudent):
         weights = _over_draws(model.log_density)(z, images) - _over_draws(student.log_prob)(z, x)
-        effective = jnp.exp(2 * logsumexp(weights, 1) - logsumexp(2 * weights, 1))
-        found |= {"bound": weights.mean(), "effective": effective.mean()}
+        found |= {"bound": weights.mean(), "effective": jax.vmap(effective_draws)(weights).mean()}
     return found
 
 
