@@ -7,16 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.integrate import dblquad
+from scipy.integrate import quad
 from scipy.special import expit, logit
 
 from understudy import store
 from understudy.core import IngredientError
 from understudy.experiments import bnn
 from understudy.experiments.bnn import methods, problems, recipes
+from understudy.experiments.bnn.averaging import averaged
 from understudy.experiments.bnn.course import follow
 from understudy.experiments.bnn.methods import Result
 from understudy.report.bnn import cells, goals, paired
+from understudy.students import DiagonalGaussian
 from understudy.targets import BayesianNetwork
 
 TINY = {"datasets": "crabs", "splits": 2, "updates": 4, "folds": 1}
@@ -70,18 +72,55 @@ def test_every_split_learns_with_its_own_setting():
 
 
 @pytest.mark.slow
-def test_the_student_of_vi_is_tuned_finished_and_mixed(monkeypatch):
+def test_vi_is_tuned_and_calibrated():
+    table = problems.outer(problems.load("crabs"), 2, 0)
+    made = methods.variational_family(table, recipes.Sizes(4, 4, 4, 1, 4, 1, 0))
+    assert set(made) == {"VI", "VI (paper)", "VI calibrated"}
+    assert set(made["VI"].extra["rate"]) <= set(methods.RATES)
+    proper(made)
+
+
+@pytest.mark.slow
+def test_a_mixture_is_finished_and_learnt_again(monkeypatch):
     monkeypatch.setattr(methods, "TRANSITIONS", (1, 2, 4))
     monkeypatch.setattr(methods, "SHOWN", (4,))
     table = problems.outer(problems.load("crabs"), 2, 0)
-    made = methods.variational_family(table, recipes.Sizes(4, 4, 4, 1, 4, 1, 0))
-    assert set(made) == {"VI", "VI (paper)", "VI calibrated", "finished", "mixture of chains"}
+    made = methods.finished_family(table, recipes.Sizes(4, 4, 4, 1, 4, 1, 0))
+    assert set(made) == {"VI mixture", "finished", "mixture of chains"}
+    proper(made)
+    assert (made["finished"].seconds > made["VI mixture"].seconds).all()
+
+
+def proper(made):
+    """Every method predicts probabilities for all rows, and takes time."""
     for result in made.values():
         assert result.mean.shape == (2, 20)
         assert ((result.mean > 0) & (result.mean < 1)).all()
         assert (result.seconds > 0).all()
-    assert (made["finished"].seconds > made["VI"].seconds).all()
-    assert set(made["VI"].extra["rate"]) <= set(methods.RATES)
+
+
+def test_members_of_a_mixture_learn_apart_and_predict_together(monkeypatch):
+    monkeypatch.setattr(methods, "MEMBERS", 3)
+    table = problems.outer(problems.load("crabs"), 2, 0)
+    sizes = recipes.Sizes(4, 4, 4, 1, 4, 1, 0)
+    made = methods.mixture(table, sizes, "all")
+    assert made.students.mean.shape == (2, 3, 3, 401)
+    assert made.probabilities.shape == (2, 3, 1, 20)
+    every = follow(recipes.member(sizes), sizes.key("mixture all"), table.repeat(3), np.full(6, 0.01))
+    np.testing.assert_allclose(made.students.mean[1, :, 2], every.students.mean[5], rtol=1e-5)
+    first, second = (every.mean[[1, 3, 5], mark].mean(0) for mark in (0, 1))
+    np.testing.assert_allclose(made.mean[1, 1], (first + second) / 2, rtol=1e-5)
+    means = np.asarray(made.students.mean[0, 2])
+    assert min(np.abs(means[i] - means[j]).max() for i, j in ((0, 1), (0, 2), (1, 2))) > 0.1
+
+
+def test_chains_start_at_a_draw_of_each_gaussian():
+    target = BayesianNetwork(np.zeros((3, 1)), np.arange(3) % 2, (2,))
+    mean = 10.0 * jnp.arange(4)[:, None] + jnp.zeros((4, target.dim))
+    start = eqx.filter_vmap(lambda m: DiagonalGaussian(target.dim, m, 0.01))(mean)
+    begun = recipes.chains(3)(jax.random.key(0), target, start).z
+    np.testing.assert_allclose(begun, mean[:3], atol=0.1)
+    assert jnp.abs(begun - mean[:3]).max() > 0
 
 
 def test_unknown_names_are_refused():
@@ -136,48 +175,55 @@ def test_choices_follow_the_best_fold_mean():
     assert methods._best(offers, splits=2, folds=2).tolist() == [1, 0]
 
 
-def test_pooling_integrates_over_the_weights():
+def test_averaging_integrates_over_factors_and_predictions():
     random = np.random.default_rng(0)
-    student, chains = random.uniform(0.05, 0.95, (2, 2, 30))
-    labels = (random.uniform(size=(2, 30)) < chains).astype(float)
-    mean, weights = methods.pooled([student, chains], labels, [student, chains], (0.0, 1.0))
+    student, chains = random.uniform(0.05, 0.95, (2, 2, 12))
+    labels = (random.uniform(size=(2, 12)) < 0.5 * (student + chains)).astype(float)
+    made = averaged([student, chains], labels, [student, chains])
     for split in range(2):
-        pair = np.stack([logit(student[split]), logit(chains[split])])
+        pair = [logit(student[split]), logit(chains[split])]
 
-        def belief(b, a, pair=pair, split=split):
-            logits = np.array([a, b]) @ pair
-            fit = (labels[split] * logits - np.logaddexp(0, logits)).sum()
-            return np.exp(fit + 10) / ((1 + (a / 0.1) ** 2) * (1 + ((b - 1) / 0.1) ** 2))
+        def belief(slope, logits, split=split):
+            fit = (labels[split] * slope * logits - np.logaddexp(0, slope * logits)).sum()
+            return np.exp(fit) / (1 + ((slope - 1) / 0.1) ** 2)
 
-        def mean_of(of):
-            box = (-1.5, 2, -0.5, 3)
-            return dblquad(lambda b, a: of(a, b) * belief(b, a), *box, epsabs=1e-7)[0] / total
-
-        total = dblquad(belief, -1.5, 2, -0.5, 3, epsabs=1e-7)[0]
-        np.testing.assert_allclose(
-            weights[split], [mean_of(lambda a, b: a), mean_of(lambda a, b: b)], atol=5e-3
-        )
-        first = mean_of(lambda a, b: expit(np.array([a, b]) @ pair[:, 0]))
-        assert mean[split, 0] == pytest.approx(first, abs=2e-3)
+        evidence = np.array([quad(belief, 0.2, 3, (logits,), points=[1])[0] for logits in pair])
+        np.testing.assert_allclose(made.shares[split], evidence / evidence.sum(), atol=2e-3)
+        slopes, firsts = [], []
+        for logits, total in zip(pair, evidence, strict=True):
+            of = lambda f: quad(lambda b: f(b) * belief(b, logits), 0.2, 3, points=[1])[0] / total  # noqa: E731
+            slopes.append(of(lambda b: b))
+            firsts.append(of(lambda b: expit(b * logits[0])))
+        np.testing.assert_allclose(made.slopes[split], slopes, atol=5e-3)
+        assert made.mean[split, 0] == pytest.approx(made.shares[split] @ firsts, abs=2e-3)
 
 
-def test_pooling_without_labels_believes_the_chains():
+def test_averaging_without_labels_believes_all_alike():
     nothing = np.zeros((1, 0))
     student, chains = np.array([[0.9, 0.2]]), np.array([[0.3, 0.6]])
-    mean, weights = methods.pooled([nothing] * 2, nothing, [student, chains], (0.0, 1.0))
-    np.testing.assert_allclose(mean, chains, atol=0.05)
-    np.testing.assert_allclose(weights, [[0, 1]], atol=0.05)
+    made = averaged([nothing] * 2, nothing, [student, chains])
+    np.testing.assert_allclose(made.shares, [[0.5, 0.5]], atol=1e-6)
+    np.testing.assert_allclose(made.mean, (student + chains) / 2, atol=0.05)
+
+
+def test_averaging_believes_what_told_the_labels():
+    random = np.random.default_rng(0)
+    right, wrong = random.uniform(0.05, 0.95, (2, 1, 400))
+    labels = (random.uniform(size=(1, 400)) < right).astype(float)
+    made = averaged([wrong, right], labels, [wrong, right])
+    assert made.shares[0, 1] > 0.999
+    np.testing.assert_allclose(made.mean, right, atol=0.05)
 
 
 @pytest.mark.parametrize("heat", [0.7, 1.5])
-def test_pooling_undoes_too_much_and_too_little_confidence(heat):
+def test_averaging_undoes_too_much_and_too_little_confidence(heat):
     random = np.random.default_rng(0)
     logits = random.normal(0, 2, (1, 5000))
     labels = (random.uniform(size=logits.shape) < expit(logits)).astype(float)
     told = expit(logits / heat)
-    mean, slope = methods.pooled([told], labels, [told], (1.0,))
-    assert slope[0, 0] == pytest.approx(heat, rel=0.06)
-    np.testing.assert_allclose(mean, expit(logits), atol=0.03)
+    made = averaged([told], labels, [told])
+    assert made.slopes[0, 0] == pytest.approx(heat, rel=0.06)
+    np.testing.assert_allclose(made.mean, expit(logits), atol=0.03)
 
 
 def test_networks_on_the_way_predict_but_for_the_first_quarter():

@@ -18,6 +18,7 @@ METHODS = (
     "AMC",
     "MALA-100",
     "MALA-10",
+    "VI mixture",
     "finished",
     "mixture of chains",
     "HMC",
@@ -26,6 +27,7 @@ AMORTISED = ("AMC (paper)", "AMC", "finished", "mixture of chains")
 OURS = "finished"
 COLOURS = {
     "VI": "#8c959f",
+    "VI mixture": "#d4a72c",
     "AMC": "#bc4c00",
     "MALA-100": "#8250df",
     "MALA-10": "#c297ff",

@@ -130,7 +130,7 @@ def split_rows(name: str, method: str, result: Result, labels: np.ndarray) -> li
             "test_error": float(parts.error(mean, truth)),
             "ece": parts.calibration_error(mean, truth),
             "train_seconds": float(result.seconds[split]),
-            "tuned": "(paper)" not in method and method != "HMC",
+            "tuned": "(paper)" not in method and method not in ("VI mixture", "HMC"),
             "amortised": method in AMORTISED,
         }
         extra = {key: np.round(value[split], 4) for key, value in result.extra.items()}

@@ -1,7 +1,6 @@
 """The methods of the table: what they are, what is tuned, and what they predict."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,16 +10,18 @@ import numpy as np
 from arviz_stats.base import array_stats
 from jaxtyping import Array, Float, Int
 
-from understudy.core import Student
+from understudy.experiments.bnn.averaging import averaged
 from understudy.experiments.bnn.course import HIDDEN, Course, Outcome, follow, predictions
 from understudy.experiments.bnn.problems import Problems, error, inner, log_likelihood
 from understudy.experiments.bnn.recipes import (
     LEAPFROGS,
+    MEMBERS,
     PAPER_ACCEPTANCE,
     Sizes,
     energy_matching,
     hamiltonian,
     langevin,
+    member,
     variational,
 )
 from understudy.students import GaussianMixture
@@ -28,12 +29,10 @@ from understudy.targets import BayesianNetwork
 
 RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.03, 0.1)
 ACCEPTANCES = (0.6, 0.9, 0.99)
-PAPER_RATE = 0.001
+PAPER_RATE, MEMBER_RATE = 0.001, 0.01
 CHAINS, FEW_ROWS = (32, 6), 400
 TRANSITIONS = tuple(range(1, 9))
 SHOWN = (4, 8)
-DOUBT, SURE = 0.1, 1e-4
-OFFSETS = np.linspace(-1.5, 2.0, 71)
 WIDTHS = (0.03, 0.1, 0.3)
 
 
@@ -113,84 +112,69 @@ def result(final: Outcome, course: Course, problems: Problems, mark: Any, **extr
 
 
 def variational_family(problems: Problems, sizes: Sizes) -> Results:
-    """VI, tuned and not; the tuned student finished by HMC; and a mixture learnt from those chains."""
-    course, folds = variational(sizes), sizes.folds
+    """VI with its rate and updates tuned and not, and the tuned one calibrated."""
+    course, folds, splits = variational(sizes), sizes.folds, len(problems.labels)
     rate, mark, tried = tune(course, problems, sizes, RATES, folds)
     rates = np.asarray(RATES)[rate]
     final, paper = both("vi", course, problems, sizes, rates, PAPER_RATE)
     vi = result(final, course, problems, mark, rate=rates)
-    alone = _chosen(tried.mean, rate, mark, folds)
-    pick = lambda leaf: _chosen(leaf, rate, mark, folds) if eqx.is_array(leaf) else leaf  # noqa: E731
-    starts = jax.tree.map(pick, tried.students)
+    held = _chosen(tried.mean, rate, mark, folds).reshape(splits, -1)
+    labels = inner(problems, folds, sizes.seed).new_labels.reshape(splits, -1)
+    calibrated = averaged([held], labels, [vi.mean])
     return {
         "VI": vi,
         "VI (paper)": result(paper, course, problems, None),
-        **finished(problems, sizes, vi, at(final.students, mark), starts, alone),
+        "VI calibrated": Result(calibrated.mean, vi.seconds, {"slope": calibrated.slopes[:, 0]}),
     }
 
 
-def finished(
-    problems: Problems, sizes: Sizes, vi: Result, students: Student, starts: Student, alone: Any
-) -> Results:
-    """The student's predictions pooled with those of chains from it, and a Gaussian for every chain."""
+def finished_family(problems: Problems, sizes: Sizes) -> Results:
+    """A mixture by VI, the same finished by HMC, and a student learnt from those chains."""
     splits, rows = problems.labels.shape
-    course = hamiltonian(CHAINS[rows > FEW_ROWS], TRANSITIONS)
     parts = inner(problems, sizes.folds, sizes.seed)
-    trial = follow(course, sizes.key("hmc"), parts, np.zeros(len(parts.labels)), starts)
-    final = follow(course, sizes.key("hmc again"), problems, np.zeros(splits), students)
-    labels, held, chains = (
-        np.asarray(leaf).reshape(splits, -1) for leaf in (parts.new_labels, alone, late(trial.mean))
+    course = hamiltonian(CHAINS[rows > FEW_ROWS], TRANSITIONS)
+    (tried, trial), (student, final) = (
+        _taught(course, some, sizes, word) for some, word in ((parts, "folds"), (problems, "all"))
     )
-    calibrated, slope = pooled([held], labels, [vi.mean], (1.0,))
-    made = [pooled([held, chains], labels, [vi.mean, late(final.mean, t)], (0.0, 1.0)) for t in SHOWN]
-    mean, weights = made[-1]
-    seconds = vi.seconds + final.seconds / splits
-    extra = {"student_weight": weights[:, 0], "chains_weight": weights[:, 1]}
-    extra |= _finished_curve([mean for mean, _ in made], final, problems, vi)
+    labels, held, late_held = (
+        np.asarray(leaf).reshape(splits, -1)
+        for leaf in (parts.new_labels, tried.mean[:, -1], late(trial.mean))
+    )
+    alone = result(student, member(sizes), problems, None)
+    made = [averaged([held, late_held], labels, [alone.mean, late(final.mean, t)]) for t in SHOWN]
+    seconds = alone.seconds + final.seconds / splits
+    extra = {"chains_share": made[-1].shares[:, 1], "slope": (made[-1].shares * made[-1].slopes).sum(1)}
+    extra |= _finished_curve([one.mean for one in made], final, problems, alone)
     return {
-        "VI calibrated": Result(calibrated, vi.seconds, {"student_weight": slope[:, 0]}),
-        "finished": Result(mean, seconds, extra),
+        "VI mixture": alone,
+        "finished": Result(made[-1].mean, seconds, extra),
         "mixture of chains": _mixture(problems, parts, sizes, trial, final, seconds),
     }
 
 
-def pooled(
-    held: Sequence[Any], labels: Float[np.ndarray, "s v"], new: Sequence[Any], prior: tuple[float, ...]
-) -> tuple[Float[np.ndarray, "s m"], Float[np.ndarray, "s k"]]:
-    """The prediction of all together, and the mean weights that their logits have in it.
+def _taught(course: Course, problems: Problems, sizes: Sizes, word: str) -> tuple[Outcome, Outcome]:
+    """A mixture for every problem, and the chains that start at its draws."""
+    student, count = mixture(problems, sizes, word), len(problems.labels)
+    starts = at(student.students, np.full(count, -1))
+    return student, follow(course, sizes.key(f"hmc {word}"), problems, np.zeros(count), starts)
 
-    A Bayesian logistic regression of validation labels, integrated over a grid of weights; these have
-    a Cauchy prior around ``prior``, so that they stay there unless the labels say much else.
 
-    Reference: Genest and Zidek, "Combining probability distributions", 1986 (the logarithmic pool).
+def mixture(problems: Problems, sizes: Sizes, word: str) -> Outcome:
+    """Gaussians from different random networks, each trained alone; at a mark, all draws up to there.
 
-    Args:
-        held: predictions for the validation rows.
-        labels: of these rows.
-        new: the same predictions for the test rows.
-        prior: centre of the weights' prior, one for every prediction.
+    The students have axes (problem, mark, member).
     """
-    made = _pooled(_logits(held), jnp.asarray(labels), _logits(new), prior)
-    return np.asarray(made[0], np.float64), np.asarray(made[1])
+    course, count = member(sizes), len(problems.labels)
+    every = problems.repeat(MEMBERS)
+    made = follow(course, sizes.key(f"mixture {word}"), every, np.full(len(every.labels), MEMBER_RATE))
 
+    def gathered(leaf: Any) -> Any:
+        return leaf.reshape(MEMBERS, count, *leaf.shape[1:]).swapaxes(0, 1).swapaxes(1, 2)
 
-@partial(jax.jit, static_argnames="prior")
-def _pooled(held, labels, new, prior: tuple[float, ...]):
-    axes = jnp.meshgrid(*[OFFSETS] * len(prior), indexing="ij")
-    offsets = jnp.stack([axis.ravel() for axis in axes], 1)
-    weights, belief = offsets + jnp.asarray(prior), -jnp.log1p((offsets / DOUBT) ** 2).sum(1)
-
-    def one(given):
-        held, labels, new = given
-        logits = weights @ held
-        share = jax.nn.softmax(belief + (labels * logits - jax.nn.softplus(logits)).sum(1))
-        return share @ jax.nn.sigmoid(weights @ new), share @ weights
-
-    return jax.lax.map(one, (held, labels, new))
-
-
-def _logits(predictions: Sequence[Any]) -> Float[Array, "s k m"]:
-    return jnp.stack([jax.scipy.special.logit(jnp.clip(p, SURE, 1 - SURE)) for p in predictions], 1)
+    students = jax.tree.map(lambda leaf: gathered(leaf) if eqx.is_array(leaf) else leaf, made.students)
+    means = gathered(made.probabilities).mean((2, 3))
+    so_far = means.cumsum(1) / np.arange(1, len(course.marks) + 1)[:, None]
+    return Outcome(so_far[:, :, None], students, made.seconds)
 
 
 def late(means: Float[np.ndarray, "s e m"], transitions: int | None = None) -> Any:
@@ -199,12 +183,12 @@ def late(means: Float[np.ndarray, "s e m"], transitions: int | None = None) -> A
 
 
 def _finished_curve(
-    means: list[np.ndarray], final: Outcome, problems: Problems, vi: Result
+    means: list[np.ndarray], final: Outcome, problems: Problems, alone: Result
 ) -> dict[str, Any]:
     labels = np.asarray(problems.new_labels)
     each = final.seconds / len(labels) / TRANSITIONS[-1]
     return {
-        "curve_seconds": vi.seconds[:, None] + each * np.asarray(SHOWN),
+        "curve_seconds": alone.seconds[:, None] + each * np.asarray(SHOWN),
         "curve_ll": np.stack([log_likelihood(mean, labels) for mean in means], 1),
         "curve_error": np.stack([error(mean, labels) for mean in means], 1),
     }
@@ -311,7 +295,8 @@ def _best(values: list[np.ndarray], splits: int, folds: int) -> Int[np.ndarray, 
 
 
 TASKS: dict[tuple[str, ...], Callable[[Problems, Sizes], Results]] = {
-    ("VI", "VI (paper)", "VI calibrated", "finished", "mixture of chains"): variational_family,
+    ("VI", "VI (paper)", "VI calibrated"): variational_family,
+    ("VI mixture", "finished", "mixture of chains"): finished_family,
     ("MALA-100", "MALA-100 (paper)", "MALA-10", "MALA-10 (paper)"): langevin_family,
     ("AMC", "AMC (paper)"): matching_family,
     ("HMC",): reference,

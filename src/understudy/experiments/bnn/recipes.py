@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
-from understudy.core import Student, Teacher
+from understudy.core import Teacher
 from understudy.experiments.bnn.course import Course
 from understudy.feedbacks import Copy, EnergyMatching, ExclusiveKL
 from understudy.students import DiagonalGaussian, NormalisedGaussian, Particles
@@ -15,6 +16,7 @@ from understudy.teachers import Identity, Rescaled, hmc, minibatch_mala
 
 PAPER_ACCEPTANCE = 0.99
 LEAPFROGS = 25
+MEMBERS, EARLY = 32, 400
 
 
 class Sizes(NamedTuple):
@@ -44,10 +46,13 @@ def gaussian(scale: float, normalised: bool = False) -> Callable:
 
 
 def chains(count: int) -> Callable:
-    """Chains that start at random networks, or at a student's draws."""
+    """Chains that start at random networks, or at a draw of each of the first Gaussians of a mixture."""
 
-    def make(key: Array, target: BayesianNetwork, start: Student | None) -> Particles:
-        return Particles(target.start(key, count) if start is None else start.sample(key, None, count))
+    def make(key: Array, target: BayesianNetwork, start: DiagonalGaussian | None) -> Particles:
+        if start is None:
+            return Particles(target.start(key, count))
+        noise = jax.random.normal(key, (count, target.dim))
+        return Particles(start.mean[:count] + jnp.exp(start.log_scale[:count]) * noise)
 
     return make
 
@@ -56,6 +61,12 @@ def variational(sizes: Sizes, scale: float = 0.05) -> Course:
     """Mean-field VI with ten draws on minibatches of 32."""
     marks = sizes.marks(sizes.updates, 4)
     return Course(gaussian(scale), lambda *_: Identity(), ExclusiveKL(), 10, marks, 100)
+
+
+def member(sizes: Sizes, scale: float = 0.05) -> Course:
+    """A Gaussian of a mixture: VI with one draw, on minibatches of its own, looked at early."""
+    marks = sizes.marks(min(sizes.updates, EARLY), 3)
+    return Course(gaussian(scale), lambda *_: Identity(), ExclusiveKL(), 1, marks, 3, together=MEMBERS)
 
 
 def energy_matching(sizes: Sizes, scale: float = 0.1) -> Course:
@@ -82,13 +93,15 @@ def _cautious(_: Any, rows: int, start: Any) -> Teacher:
 def hamiltonian(count: int, marks: tuple[int, ...], leapfrogs: int = LEAPFROGS) -> Course:
     """Full-data HMC with its exact accept test, the step adapted to acceptance .8.
 
-    Chains that start at the draws of a Gaussian run in its scales.
+    Chains that start at the draws of a mixture run in the mean scales of its Gaussians.
     """
 
     def teacher(_: Any, rows: int, start: DiagonalGaussian | None) -> Teacher:
         # The posterior narrows with the square root of the rows.
         first = 0.35 / rows**0.5 if start is None else 0.1
         moves = hmc(first, leapfrogs=leapfrogs, target_acceptance=0.8, rate=0.2, jitter=0.2)
-        return moves if start is None else Rescaled(moves, start.mean, start.scale)
+        if start is None:
+            return moves
+        return Rescaled(moves, start.mean.mean(0), jnp.exp(start.log_scale.mean(0)))
 
     return Course(chains(count), teacher, Copy(), count, marks, count, None, False, 1)
