@@ -28,5 +28,5 @@ def test_the_page_for_tables_runs_and_predicts(tmp_path):
     assert ran.returncode == 0, ran.stderr
     *rows, last = ran.stdout.strip().splitlines()
     assert len([row for row in rows if "unsure" in row]) == 20
-    assert float(last.split()[-1]) > -0.45
+    assert float(last.split()[-1]) > -0.3
     assert (tmp_path / "network.us").exists()

@@ -3,13 +3,14 @@
 Keyword arguments beyond those named go to ``fit``: updates, particles, seed, optimiser, folder, ...
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.checks import shown
 from understudy.core import ExplicitStudent, Feedback, Indexed, IngredientError, Student, Target, Teacher
@@ -27,6 +28,8 @@ from understudy.students import ChainTable, Particles
 from understudy.targets import OfIndexed
 from understudy.teachers import SVGD, Identity, mala
 from understudy.training import Fit, fit
+
+Maker = Callable[[PRNGKeyArray], Student]
 
 
 def amc(
@@ -46,7 +49,7 @@ def amc(
     return fit(target, student, teacher or _langevin(), feedback, data, **settings)
 
 
-def vi(target: Target, student: Student, data: Any = None, **settings: Any) -> Fit:
+def vi(target: Target, student: Student | Maker, data: Any = None, **settings: Any) -> Fit:
     """Variational inference: no teacher, exclusive KL.
 
     Reference: Kucukelbir et al., "Automatic Differentiation Variational Inference", 2017.
