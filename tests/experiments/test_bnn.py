@@ -71,6 +71,13 @@ def test_every_split_learns_with_its_own_setting():
     assert values[0, -1] > values[0, 0]
 
 
+def test_a_training_that_diverges_is_not_silent():
+    table = problems.outer(problems.load("crabs"), 2, 0)
+    course = recipes.variational(recipes.Sizes(4, 1, 1, 1, 4, 1, 0))
+    with pytest.raises(IngredientError, match=r"1 of 2 trainings .* settings \[1e\+30\]"):
+        follow(course, jax.random.key(0), table, [0.01, 1e30])
+
+
 @pytest.mark.slow
 def test_vi_is_tuned_and_calibrated():
     table = problems.outer(problems.load("crabs"), 2, 0)
