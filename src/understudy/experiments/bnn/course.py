@@ -90,7 +90,7 @@ def _check_finite(probabilities: Float[Array, "s e k m"], settings: Any) -> None
     if lost.any():
         rates = sorted({float(setting) for setting in np.asarray(settings)[lost]})
         raise IngredientError(
-            f"{lost.sum()} of {len(lost)} trainings ended without finite predictions, with settings "
+            f"{lost.sum()} of {lost.size} trainings ended without finite predictions, with settings "
             f"{rates}: smaller learning rates or steps are needed."
         )
 
