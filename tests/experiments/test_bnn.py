@@ -89,8 +89,7 @@ def test_vi_is_tuned_and_calibrated():
 
 @pytest.mark.slow
 def test_a_mixture_is_finished_and_learnt_again(monkeypatch):
-    monkeypatch.setattr(methods, "TRANSITIONS", (1, 2, 4))
-    monkeypatch.setattr(methods, "SHOWN", (4,))
+    monkeypatch.setattr(methods, "FEW", (3, 4))
     table = problems.outer(problems.load("crabs"), 2, 0)
     made = methods.finished_family(table, recipes.Sizes(4, 4, 4, 1, 4, 1, 0))
     assert set(made) == {"VI mixture", "finished", "mixture of chains"}
@@ -234,9 +233,9 @@ def test_averaging_undoes_too_much_and_too_little_confidence(heat):
 
 
 def test_networks_on_the_way_predict_but_for_the_first_quarter():
-    means = np.arange(len(methods.TRANSITIONS), dtype=float)[None, :, None]
-    assert methods.late(means)[0, 0] == np.mean([2, 3, 4, 5, 6, 7])
-    assert methods.late(means, 4)[0, 0] == np.mean([1, 2, 3])
+    means = np.arange(1, 9, dtype=float)[None, :, None]
+    assert methods.late(means)[0, 0] == np.mean([3, 4, 5, 6, 7, 8])
+    assert methods.late(means, 4)[0, 0] == np.mean([2, 3, 4])
 
 
 def test_a_mixture_has_a_component_per_chain():

@@ -30,9 +30,7 @@ from understudy.targets import BayesianNetwork
 RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.03, 0.1)
 ACCEPTANCES = (0.6, 0.9, 0.99)
 PAPER_RATE, MEMBER_RATE = 0.001, 0.01
-CHAINS, FEW_ROWS = (32, 6), 400
-TRANSITIONS = tuple(range(1, 9))
-SHOWN = (4, 8)
+FEW_ROWS, FEW, MANY = 400, (12, 24), (6, 8)
 WIDTHS = (0.03, 0.1, 0.3)
 
 
@@ -132,7 +130,8 @@ def finished_family(problems: Problems, sizes: Sizes) -> Results:
     """A mixture by VI, the same finished by HMC, and a student learnt from those chains."""
     splits, rows = problems.labels.shape
     parts = inner(problems, sizes.folds, sizes.seed)
-    course = hamiltonian(CHAINS[rows > FEW_ROWS], TRANSITIONS)
+    chains, transitions = FEW if rows <= FEW_ROWS else MANY
+    course = hamiltonian(chains, tuple(range(1, transitions + 1)))
     (tried, trial), (student, final) = (
         _taught(course, some, sizes, word) for some, word in ((parts, "folds"), (problems, "all"))
     )
@@ -141,10 +140,11 @@ def finished_family(problems: Problems, sizes: Sizes) -> Results:
         for leaf in (parts.new_labels, tried.mean[:, -1], late(trial.mean))
     )
     alone = result(student, member(sizes), problems, None)
-    made = [averaged([held, late_held], labels, [alone.mean, late(final.mean, t)]) for t in SHOWN]
+    shown = transitions // 2, transitions
+    made = [averaged([held, late_held], labels, [alone.mean, late(final.mean, t)]) for t in shown]
     seconds = alone.seconds + final.seconds / splits
     extra = {"chains_share": made[-1].shares[:, 1], "slope": (made[-1].shares * made[-1].slopes).sum(1)}
-    extra |= _finished_curve([one.mean for one in made], final, problems, alone)
+    extra |= _finished_curve([one.mean for one in made], shown, final, problems, alone)
     return {
         "VI mixture": alone,
         "finished": Result(made[-1].mean, seconds, extra),
@@ -177,27 +177,25 @@ def mixture(problems: Problems, sizes: Sizes, word: str) -> Outcome:
     return Outcome(so_far[:, :, None], students, made.seconds)
 
 
-def late(means: Float[np.ndarray, "s e m"], transitions: int | None = None) -> Any:
-    """The mean prediction of so many transitions (of all) but for their first quarter."""
-    return np.asarray(means)[:, _window(transitions or TRANSITIONS[-1])].mean(1)
+def late(path: Any, transitions: int | None = None) -> Any:
+    """The mean over so many transitions (all) but for their first quarter."""
+    return kept(path, transitions).mean(1)
 
 
-def _finished_curve(
-    means: list[np.ndarray], final: Outcome, problems: Problems, alone: Result
-) -> dict[str, Any]:
+def kept(path: Any, transitions: int | None = None) -> Any:
+    """So many transitions (all) but for their first quarter."""
+    last = transitions or path.shape[1]
+    return path[:, last // 4 : last]
+
+
+def _finished_curve(means, shown, final: Outcome, problems: Problems, alone: Result) -> dict[str, Any]:
     labels = np.asarray(problems.new_labels)
-    each = final.seconds / len(labels) / TRANSITIONS[-1]
+    each = final.seconds / len(labels) / shown[-1]
     return {
-        "curve_seconds": alone.seconds[:, None] + each * np.asarray(SHOWN),
+        "curve_seconds": alone.seconds[:, None] + each * np.asarray(shown),
         "curve_ll": np.stack([log_likelihood(mean, labels) for mean in means], 1),
         "curve_error": np.stack([error(mean, labels) for mean in means], 1),
     }
-
-
-def _window(transitions: int) -> slice:
-    last = TRANSITIONS.index(transitions)
-    first = next(i for i, t in enumerate(TRANSITIONS) if 4 * t > transitions)
-    return slice(min(first, last), last + 1)
 
 
 def _mixture(problems, parts, sizes, trial, final, seconds) -> Result:
@@ -226,8 +224,7 @@ def mixture_predictions(
         draws = mixture_of_chains(key, path, width).sample(key, None, 200)
         return predictions(target, draws, problem.new_features).mean(0)
 
-    kept = path[:, _window(TRANSITIONS[-1])]
-    return jax.lax.map(one, (jax.random.split(key, len(problems.labels)), problems, kept))
+    return jax.lax.map(one, (jax.random.split(key, len(problems.labels)), problems, kept(path)))
 
 
 def mixture_of_chains(key: Array, path: Float[Array, "t k d"], width: Any) -> GaussianMixture:
