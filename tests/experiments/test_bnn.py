@@ -89,7 +89,7 @@ def test_vi_is_tuned_and_calibrated():
 
 @pytest.mark.slow
 def test_a_mixture_is_finished_and_learnt_again(monkeypatch):
-    monkeypatch.setattr(methods, "FEW", (3, 4))
+    monkeypatch.setattr(methods, "CHAINS", ((9, (1, 1)), (200, (3, 4))))
     table = problems.outer(problems.load("crabs"), 2, 0)
     made = methods.finished_family(table, recipes.Sizes(4, 4, 4, 1, 4, 1, 0))
     assert set(made) == {"VI mixture", "finished", "mixture of chains"}

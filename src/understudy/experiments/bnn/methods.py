@@ -30,7 +30,8 @@ from understudy.targets import BayesianNetwork
 RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.03, 0.1)
 ACCEPTANCES = (0.6, 0.9, 0.99)
 PAPER_RATE, MEMBER_RATE = 0.001, 0.01
-FEW_ROWS, FEW, MANY = 400, (12, 24), (6, 8)
+# Training rows up to which there are so many chains of so many transitions.
+CHAINS = ((100, (32, 24)), (400, (12, 24)), (float("inf"), (6, 8)))
 WIDTHS = (0.03, 0.1, 0.3)
 
 
@@ -130,7 +131,7 @@ def finished_family(problems: Problems, sizes: Sizes) -> Results:
     """A mixture by VI, the same finished by HMC, and a student learnt from those chains."""
     splits, rows = problems.labels.shape
     parts = inner(problems, sizes.folds, sizes.seed)
-    chains, transitions = FEW if rows <= FEW_ROWS else MANY
+    chains, transitions = next(length for most, length in CHAINS if rows <= most)
     course = hamiltonian(chains, tuple(range(1, transitions + 1)))
     (tried, trial), (student, final) = (
         _taught(course, some, sizes, word) for some, word in ((parts, "folds"), (problems, "all"))
