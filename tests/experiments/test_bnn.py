@@ -185,19 +185,23 @@ def test_averaging_integrates_over_factors_and_predictions():
     random = np.random.default_rng(0)
     student, chains = random.uniform(0.05, 0.95, (2, 2, 12))
     labels = (random.uniform(size=(2, 12)) < 0.5 * (student + chains)).astype(float)
-    made = averaged([student, chains], labels, [student, chains])
+    centres = (1.0, 1.3)
+    made = averaged([student, chains], labels, [student, chains], centres)
     for split in range(2):
-        pair = [logit(student[split]), logit(chains[split])]
+        pair = list(zip((logit(student[split]), logit(chains[split])), centres, strict=True))
 
-        def belief(slope, logits, split=split):
-            fit = (labels[split] * slope * logits - np.logaddexp(0, slope * logits)).sum()
-            return np.exp(fit) / (1 + ((slope - 1) / 0.1) ** 2)
+        def belief(offset, logits, centre, split=split):
+            tilted = (centre + offset) * logits
+            fit = (labels[split] * tilted - np.logaddexp(0, tilted)).sum()
+            return np.exp(fit) / (1 + (offset / 0.1) ** 2)
 
-        evidence = np.array([quad(belief, 0.2, 3, (logits,), points=[1])[0] for logits in pair])
+        evidence = np.array([quad(belief, -0.8, 2, one, points=[0])[0] for one in pair])
         np.testing.assert_allclose(made.shares[split], evidence / evidence.sum(), atol=2e-3)
         slopes, firsts = [], []
-        for logits, total in zip(pair, evidence, strict=True):
-            of = lambda f: quad(lambda b: f(b) * belief(b, logits), 0.2, 3, points=[1])[0] / total  # noqa: E731
+        for (logits, centre), total in zip(pair, evidence, strict=True):
+            of = lambda f: (  # noqa: E731
+                quad(lambda b: f(centre + b) * belief(b, logits, centre), -0.8, 2, points=[0])[0] / total
+            )
             slopes.append(of(lambda b: b))
             firsts.append(of(lambda b: expit(b * logits[0])))
         np.testing.assert_allclose(made.slopes[split], slopes, atol=5e-3)

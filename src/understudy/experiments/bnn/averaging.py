@@ -26,11 +26,13 @@ class Average(NamedTuple):
     slopes: Float[np.ndarray, "s k"]
 
 
-def averaged(held: Sequence[Any], labels: Any, new: Sequence[Any]) -> Average:
+def averaged(
+    held: Sequence[Any], labels: Any, new: Sequence[Any], centres: Sequence[float] | None = None
+) -> Average:
     """Bayesian model averaging of predictions, each right but for a factor on its logits.
 
-    Every prediction is believed alike beforehand, its factor has a Cauchy prior around 1; the labels
-    of the validation rows speak by their likelihood, integrated over a grid of factors.
+    Every prediction is believed alike beforehand, its factor has a Cauchy prior; the labels of the
+    validation rows speak by their likelihood, integrated over a grid of factors.
 
     Reference: Hoeting, Madigan, Raftery and Volinsky, "Bayesian model averaging: a tutorial", 1999.
 
@@ -38,23 +40,30 @@ def averaged(held: Sequence[Any], labels: Any, new: Sequence[Any]) -> Average:
         held: predictions for the validation rows.
         labels: of these rows.
         new: the same predictions for the test rows.
+        centres: of the factors' priors, one for every prediction; 1 if None.
     """
-    made = _averaged(_logits(held), jnp.asarray(labels), _logits(new))
+    middle = jnp.ones(len(held)) if centres is None else jnp.asarray(centres)
+    made = _averaged(_logits(held), jnp.asarray(labels), _logits(new), middle)
     return Average(*(np.asarray(leaf, np.float64) for leaf in made))
 
 
 @jax.jit
-def _averaged(held: Float[Array, "s k v"], labels: Float[Array, "s v"], new: Float[Array, "s k m"]):
-    slopes = jnp.asarray(1 + OFFSETS)
+def _averaged(
+    held: Float[Array, "s k v"],
+    labels: Float[Array, "s v"],
+    new: Float[Array, "s k m"],
+    centres: Float[Array, " k"],
+):
+    slopes = OFFSETS[:, None] + centres
     belief = -jnp.log1p((jnp.asarray(OFFSETS) / DOUBT) ** 2)
 
     def one(given):
         held, labels, new = given
-        logits = slopes[:, None, None] * held
+        logits = slopes[:, :, None] * held
         values = belief[:, None] + (labels * logits - jax.nn.softplus(logits)).sum(2)
         share = jax.nn.softmax(values.ravel()).reshape(values.shape)
-        mean = jnp.einsum("gk,gkm->m", share, jax.nn.sigmoid(slopes[:, None, None] * new))
-        return mean, share.sum(0), slopes @ jax.nn.softmax(values, axis=0)
+        mean = jnp.einsum("gk,gkm->m", share, jax.nn.sigmoid(slopes[:, :, None] * new))
+        return mean, share.sum(0), (slopes * jax.nn.softmax(values, axis=0)).sum(0)
 
     return jax.lax.map(one, (held, labels, new))
 
