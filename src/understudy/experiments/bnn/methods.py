@@ -244,7 +244,7 @@ def mixture_of_chains(key: Array, path: Float[Array, "t k d"], width: Any) -> Ga
 def matching_family(problems: Problems, sizes: Sizes) -> Results:
     """The paper's AMC, its learning rate and updates tuned and not."""
     course = energy_matching(sizes)
-    rate, mark, _ = tune(course, problems, sizes, MATCHING_RATES, 1)
+    rate, mark, _ = tune(course, problems, sizes, MATCHING_RATES, sizes.folds)
     rates = np.asarray(MATCHING_RATES)[rate]
     final, paper = both("amc", course, problems, sizes, rates, PAPER_RATE)
     return {
@@ -255,7 +255,7 @@ def matching_family(problems: Problems, sizes: Sizes) -> Results:
 
 def langevin_family(problems: Problems, sizes: Sizes) -> Results:
     """MALA with 100 particles, acceptance and updates tuned (with ten) and not; and ten of them."""
-    which, mark, _ = tune(langevin(sizes, 10), problems, sizes, ACCEPTANCES, 1)
+    which, mark, _ = tune(langevin(sizes, 10), problems, sizes, ACCEPTANCES, sizes.folds)
     course, rates = langevin(sizes, 100), np.asarray(ACCEPTANCES)[which]
     final, paper = both("mala", course, problems, sizes, rates, PAPER_ACCEPTANCE)
     made = {}
