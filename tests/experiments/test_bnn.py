@@ -15,7 +15,7 @@ from understudy.core import IngredientError
 from understudy.experiments import bnn
 from understudy.experiments.bnn import methods, problems, recipes
 from understudy.experiments.bnn.averaging import averaged
-from understudy.experiments.bnn.course import follow
+from understudy.experiments.bnn.course import follow, tempered
 from understudy.experiments.bnn.methods import Result
 from understudy.report.bnn import cells, goals, paired
 from understudy.students import DiagonalGaussian
@@ -89,7 +89,7 @@ def test_vi_is_tuned_and_calibrated():
 
 @pytest.mark.slow
 def test_a_mixture_is_finished_and_learnt_again(monkeypatch):
-    monkeypatch.setattr(methods, "CHAINS", ((9, (1, 1)), (200, (3, 4))))
+    monkeypatch.setattr(methods, "SCHOOLS", ((9, (1, 1, 1)), (200, (5, 3, 4))))
     table = problems.outer(problems.load("crabs"), 2, 0)
     made = methods.finished_family(table, recipes.Sizes(4, 4, 4, 1, 4, 1, 0))
     assert set(made) == {"VI mixture", "finished", "mixture of chains"}
@@ -105,11 +105,10 @@ def proper(made):
         assert (result.seconds > 0).all()
 
 
-def test_members_of_a_mixture_learn_apart_and_predict_together(monkeypatch):
-    monkeypatch.setattr(methods, "MEMBERS", 3)
+def test_members_of_a_mixture_learn_apart_and_predict_together():
     table = problems.outer(problems.load("crabs"), 2, 0)
     sizes = recipes.Sizes(4, 4, 4, 1, 4, 1, 0)
-    made = methods.mixture(table, sizes, "all")
+    made = methods.mixture(table, sizes, 3, "all")
     assert made.students.mean.shape == (2, 3, 3, 401)
     assert made.probabilities.shape == (2, 3, 1, 20)
     every = follow(recipes.member(sizes), sizes.key("mixture all"), table.repeat(3), np.full(6, 0.01))
@@ -185,22 +184,22 @@ def test_averaging_integrates_over_factors_and_predictions():
     random = np.random.default_rng(0)
     student, chains = random.uniform(0.05, 0.95, (2, 2, 12))
     labels = (random.uniform(size=(2, 12)) < 0.5 * (student + chains)).astype(float)
-    centres = (1.0, 1.3)
-    made = averaged([student, chains], labels, [student, chains], centres)
+    prior = (0.3, 0.7)
+    made = averaged([student, chains], labels, [student, chains], prior)
     for split in range(2):
-        pair = list(zip((logit(student[split]), logit(chains[split])), centres, strict=True))
+        pair = list(zip((logit(student[split]), logit(chains[split])), prior, strict=True))
 
-        def belief(offset, logits, centre, split=split):
-            tilted = (centre + offset) * logits
+        def belief(factor, logits, before, split=split):
+            tilted = factor * logits
             fit = (labels[split] * tilted - np.logaddexp(0, tilted)).sum()
-            return np.exp(fit) / (1 + (offset / 0.1) ** 2)
+            return before * np.exp(fit) / (1 + ((factor - 1) / 0.1) ** 2)
 
-        evidence = np.array([quad(belief, -0.8, 2, one, points=[0])[0] for one in pair])
+        evidence = np.array([quad(belief, 0.2, 3, one, points=[1])[0] for one in pair])
         np.testing.assert_allclose(made.shares[split], evidence / evidence.sum(), atol=2e-3)
         slopes, firsts = [], []
-        for (logits, centre), total in zip(pair, evidence, strict=True):
+        for (logits, before), total in zip(pair, evidence, strict=True):
             of = lambda f: (  # noqa: E731
-                quad(lambda b: f(centre + b) * belief(b, logits, centre), -0.8, 2, points=[0])[0] / total
+                quad(lambda b: f(b) * belief(b, logits, before), 0.2, 3, points=[1])[0] / total
             )
             slopes.append(of(lambda b: b))
             firsts.append(of(lambda b: expit(b * logits[0])))
@@ -214,6 +213,21 @@ def test_averaging_without_labels_believes_all_alike():
     made = averaged([nothing] * 2, nothing, [student, chains])
     np.testing.assert_allclose(made.shares, [[0.5, 0.5]], atol=1e-6)
     np.testing.assert_allclose(made.mean, (student + chains) / 2, atol=0.05)
+
+
+def test_averaging_without_labels_keeps_the_belief_it_was_given():
+    nothing = np.zeros((1, 0))
+    made = averaged([nothing] * 2, nothing, [np.array([[0.9]]), np.array([[0.3]])], (0.2, 0.8))
+    np.testing.assert_allclose(made.shares, [[0.2, 0.8]], atol=1e-6)
+
+
+def test_a_cold_posterior_is_the_posterior_to_a_power():
+    table = problems.outer(problems.load("crabs"), 2, 0)
+    one = jax.tree.map(lambda leaf: leaf[0], table)
+    warm, cold = tempered(one), tempered(one, 0.2)
+    z = warm.start(jax.random.key(0), 3)
+    warm, cold = (jax.vmap(jax.grad(target.log_density))(z) for target in (warm, cold))
+    np.testing.assert_allclose(0.2 * cold, warm, rtol=1e-4, atol=1e-3)
 
 
 def test_averaging_believes_what_told_the_labels():

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 DOUBT, SURE = 0.1, 1e-4
-OFFSETS = np.linspace(-0.8, 2.0, 141)
+FACTORS = np.linspace(0.2, 3.0, 141)
 
 
 class Average(NamedTuple):
@@ -27,12 +27,12 @@ class Average(NamedTuple):
 
 
 def averaged(
-    held: Sequence[Any], labels: Any, new: Sequence[Any], centres: Sequence[float] | None = None
+    held: Sequence[Any], labels: Any, new: Sequence[Any], belief: Sequence[float] | None = None
 ) -> Average:
     """Bayesian model averaging of predictions, each right but for a factor on its logits.
 
-    Every prediction is believed alike beforehand, its factor has a Cauchy prior; the labels of the
-    validation rows speak by their likelihood, integrated over a grid of factors.
+    The factor has a Cauchy prior around 1; the labels of the validation rows speak by their
+    likelihood, integrated over a grid of factors.
 
     Reference: Hoeting, Madigan, Raftery and Volinsky, "Bayesian model averaging: a tutorial", 1999.
 
@@ -40,10 +40,10 @@ def averaged(
         held: predictions for the validation rows.
         labels: of these rows.
         new: the same predictions for the test rows.
-        centres: of the factors' priors, one for every prediction; 1 if None.
+        belief: how much every prediction is believed beforehand; all alike if None.
     """
-    middle = jnp.ones(len(held)) if centres is None else jnp.asarray(centres)
-    made = _averaged(_logits(held), jnp.asarray(labels), _logits(new), middle)
+    prior = jnp.ones(len(held)) if belief is None else jnp.asarray(belief)
+    made = _averaged(_logits(held), jnp.asarray(labels), _logits(new), jnp.log(prior))
     return Average(*(np.asarray(leaf, np.float64) for leaf in made))
 
 
@@ -52,18 +52,18 @@ def _averaged(
     held: Float[Array, "s k v"],
     labels: Float[Array, "s v"],
     new: Float[Array, "s k m"],
-    centres: Float[Array, " k"],
+    prior: Float[Array, " k"],
 ):
-    slopes = OFFSETS[:, None] + centres
-    belief = -jnp.log1p((jnp.asarray(OFFSETS) / DOUBT) ** 2)
+    slopes = jnp.asarray(FACTORS)[:, None, None]
+    belief = prior - jnp.log1p(((jnp.asarray(FACTORS) - 1) / DOUBT) ** 2)[:, None]
 
     def one(given):
         held, labels, new = given
-        logits = slopes[:, :, None] * held
-        values = belief[:, None] + (labels * logits - jax.nn.softplus(logits)).sum(2)
+        logits = slopes * held
+        values = belief + (labels * logits - jax.nn.softplus(logits)).sum(2)
         share = jax.nn.softmax(values.ravel()).reshape(values.shape)
-        mean = jnp.einsum("gk,gkm->m", share, jax.nn.sigmoid(slopes[:, :, None] * new))
-        return mean, share.sum(0), (slopes * jax.nn.softmax(values, axis=0)).sum(0)
+        mean = jnp.einsum("gk,gkm->m", share, jax.nn.sigmoid(slopes * new))
+        return mean, share.sum(0), (slopes[:, 0] * jax.nn.softmax(values, axis=0)).sum(0)
 
     return jax.lax.map(one, (held, labels, new))
 

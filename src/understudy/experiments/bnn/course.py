@@ -36,6 +36,7 @@ class Course:
         batch: rows of a minibatch, None for all.
         learns: whether the setting is Adam's learning rate (else it is the teacher's).
         together: problems trained in lockstep; the others wait.
+        temperature: T of the target p(z)^(1/T).
     """
 
     student: Callable[[PRNGKeyArray, BayesianNetwork, Any], Student]
@@ -47,6 +48,7 @@ class Course:
     batch: int | None = 32
     learns: bool = True
     together: int = 20
+    temperature: float = 1.0
 
 
 class Outcome(NamedTuple):
@@ -122,7 +124,7 @@ def _all(course: Course, rest: PyTree, keys, problems, settings, starts):
 
 
 def _begin(course: Course, key: PRNGKeyArray, problem: Problems, setting: Any, start: PyTree):
-    target = BayesianNetwork(problem.features, problem.labels, (HIDDEN,))
+    target = tempered(problem, course.temperature)
     begin, first = jax.random.split(key)
     student = course.student(begin, target, start)
     rate = setting if course.learns else 1e-3
@@ -135,6 +137,17 @@ def _begin(course: Course, key: PRNGKeyArray, problem: Problems, setting: Any, s
     teacher = course.teacher(setting, problem.labels.shape[-1], start)
     rows = _rows(course, target, first)
     return learner, learner.init(first, target, student, teacher, rows), student
+
+
+def tempered(problem: Problems, temperature: float = 1.0) -> BayesianNetwork:
+    """The posterior of the network raised to the power 1/T: a narrower prior, rows that count more."""
+    return BayesianNetwork(
+        problem.features,
+        problem.labels,
+        (HIDDEN,),
+        prior_scale=temperature**0.5,
+        weights=1 / temperature,
+    )
 
 
 def _rows(course: Course, target: BayesianNetwork, key: PRNGKeyArray) -> Any:

@@ -11,11 +11,10 @@ from arviz_stats.base import array_stats
 from jaxtyping import Array, Float, Int
 
 from understudy.experiments.bnn.averaging import averaged
-from understudy.experiments.bnn.course import HIDDEN, Course, Outcome, follow, predictions
+from understudy.experiments.bnn.course import Course, Outcome, follow, predictions, tempered
 from understudy.experiments.bnn.problems import Problems, error, inner, log_likelihood
 from understudy.experiments.bnn.recipes import (
     LEAPFROGS,
-    MEMBERS,
     PAPER_ACCEPTANCE,
     Sizes,
     energy_matching,
@@ -25,16 +24,17 @@ from understudy.experiments.bnn.recipes import (
     variational,
 )
 from understudy.students import GaussianMixture
-from understudy.targets import BayesianNetwork
 
-RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.03, 0.1)
+RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.01, 0.03)
 ACCEPTANCES = (0.6, 0.9, 0.99)
 PAPER_RATE, MEMBER_RATE = 0.001, 0.01
-# Training rows up to which there are so many chains of so many transitions.
-CHAINS = ((100, (32, 24)), (400, (8, 24)), (float("inf"), (6, 8)))
-# The mean over a network's posterior is not sure enough of itself (Wenzel et al., "How good is the Bayes
+# Training rows up to which there are so many Gaussians, and chains of so many transitions.
+SCHOOLS = ((100, (32, 32, 24)), (400, (16, 12, 24)), (float("inf"), (16, 4, 8)))
+# Networks predict better from a posterior colder than Bayes' (Wenzel et al., "How good is the Bayes
 # posterior in deep neural networks really?", 2020).
-COLD = 1.25
+COLD = 0.2
+# The teacher is believed first, the student where validation speaks for it.
+BELIEF = (0.1, 0.9)
 WIDTHS = (0.03, 0.1, 0.3)
 
 
@@ -134,10 +134,11 @@ def finished_family(problems: Problems, sizes: Sizes) -> Results:
     """A mixture by VI, the same finished by HMC, and a student learnt from those chains."""
     splits, rows = problems.labels.shape
     parts = inner(problems, sizes.folds, sizes.seed)
-    chains, transitions = next(length for most, length in CHAINS if rows <= most)
-    course = hamiltonian(chains, tuple(range(1, transitions + 1)))
+    members, chains, transitions = next(school for most, school in SCHOOLS if rows <= most)
+    course = hamiltonian(chains, tuple(range(1, transitions + 1)), temperature=COLD)
     (tried, trial), (student, final) = (
-        _taught(course, some, sizes, word) for some, word in ((parts, "folds"), (problems, "all"))
+        _taught(course, some, sizes, members, word)
+        for some, word in ((parts, "folds"), (problems, "all"))
     )
     labels, held, late_held = (
         np.asarray(leaf).reshape(splits, -1)
@@ -146,8 +147,7 @@ def finished_family(problems: Problems, sizes: Sizes) -> Results:
     alone = result(student, member(sizes), problems, None)
     shown = transitions // 2, transitions
     made = [
-        averaged([held, late_held], labels, [alone.mean, late(final.mean, t)], (1.0, COLD))
-        for t in shown
+        averaged([held, late_held], labels, [alone.mean, late(final.mean, t)], BELIEF) for t in shown
     ]
     seconds = alone.seconds + final.seconds / splits
     extra = {"chains_share": made[-1].shares[:, 1], "slope": (made[-1].shares * made[-1].slopes).sum(1)}
@@ -159,24 +159,26 @@ def finished_family(problems: Problems, sizes: Sizes) -> Results:
     }
 
 
-def _taught(course: Course, problems: Problems, sizes: Sizes, word: str) -> tuple[Outcome, Outcome]:
+def _taught(
+    course: Course, problems: Problems, sizes: Sizes, members: int, word: str
+) -> tuple[Outcome, Outcome]:
     """A mixture for every problem, and the chains that start at its draws."""
-    student, count = mixture(problems, sizes, word), len(problems.labels)
+    student, count = mixture(problems, sizes, members, word), len(problems.labels)
     starts = at(student.students, np.full(count, -1))
     return student, follow(course, sizes.key(f"hmc {word}"), problems, np.zeros(count), starts)
 
 
-def mixture(problems: Problems, sizes: Sizes, word: str) -> Outcome:
+def mixture(problems: Problems, sizes: Sizes, members: int, word: str) -> Outcome:
     """Gaussians from different random networks, each trained alone; at a mark, all draws up to there.
 
     The students have axes (problem, mark, member).
     """
     course, count = member(sizes), len(problems.labels)
-    every = problems.repeat(MEMBERS)
+    every = problems.repeat(members)
     made = follow(course, sizes.key(f"mixture {word}"), every, np.full(len(every.labels), MEMBER_RATE))
 
     def gathered(leaf: Any) -> Any:
-        return leaf.reshape(MEMBERS, count, *leaf.shape[1:]).swapaxes(0, 1).swapaxes(1, 2)
+        return leaf.reshape(members, count, *leaf.shape[1:]).swapaxes(0, 1).swapaxes(1, 2)
 
     students = jax.tree.map(lambda leaf: gathered(leaf) if eqx.is_array(leaf) else leaf, made.students)
     means = gathered(made.probabilities).mean((2, 3))
@@ -227,9 +229,8 @@ def mixture_predictions(
 
     def one(given):
         key, problem, path = given
-        target = BayesianNetwork(problem.features, problem.labels, (HIDDEN,))
         draws = mixture_of_chains(key, path, width).sample(key, None, 200)
-        return predictions(target, draws, problem.new_features).mean(0)
+        return predictions(tempered(problem), draws, problem.new_features).mean(0)
 
     return jax.lax.map(one, (jax.random.split(key, len(problems.labels)), problems, kept(path)))
 

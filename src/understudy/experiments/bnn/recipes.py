@@ -16,7 +16,7 @@ from understudy.teachers import Identity, Rescaled, hmc, minibatch_mala
 
 PAPER_ACCEPTANCE = 0.99
 LEAPFROGS = 25
-MEMBERS, EARLY = 32, 400
+EARLY, TOGETHER = 400, 32
 
 
 class Sizes(NamedTuple):
@@ -66,10 +66,10 @@ def variational(sizes: Sizes, scale: float = 0.05) -> Course:
 def member(sizes: Sizes, scale: float = 0.05) -> Course:
     """A Gaussian of a mixture: VI with one draw, on minibatches of its own, looked at early."""
     marks = sizes.marks(min(sizes.updates, EARLY), 3)
-    return Course(gaussian(scale), lambda *_: Identity(), ExclusiveKL(), 1, marks, 3, together=MEMBERS)
+    return Course(gaussian(scale), lambda *_: Identity(), ExclusiveKL(), 1, marks, 3, together=TOGETHER)
 
 
-def energy_matching(sizes: Sizes, scale: float = 0.1) -> Course:
+def energy_matching(sizes: Sizes, scale: float = 0.03) -> Course:
     """The paper's AMC: normalised Gaussian particles, one MALA step at acceptance .99, beta = 2."""
     marks = sizes.marks(sizes.matching_updates, 6)
     return Course(gaussian(scale, True), _cautious, EnergyMatching(2.0), 10, marks, 100, together=5)
@@ -90,7 +90,9 @@ def _cautious(_: Any, rows: int, start: Any) -> Teacher:
     return _minibatch(PAPER_ACCEPTANCE, rows, start)
 
 
-def hamiltonian(count: int, marks: tuple[int, ...], leapfrogs: int = LEAPFROGS) -> Course:
+def hamiltonian(
+    count: int, marks: tuple[int, ...], leapfrogs: int = LEAPFROGS, temperature: float = 1.0
+) -> Course:
     """Full-data HMC with its exact accept test, the step adapted to acceptance .8.
 
     Chains that start at the draws of a mixture run in the mean scales of its Gaussians.
@@ -104,4 +106,4 @@ def hamiltonian(count: int, marks: tuple[int, ...], leapfrogs: int = LEAPFROGS) 
             return moves
         return Rescaled(moves, start.mean.mean(0), jnp.exp(start.log_scale.mean(0)))
 
-    return Course(chains(count), teacher, Copy(), count, marks, count, None, False, 1)
+    return Course(chains(count), teacher, Copy(), count, marks, count, None, False, 1, temperature)
