@@ -29,7 +29,7 @@ RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.01, 0.03)
 ACCEPTANCES = (0.6, 0.9, 0.99)
 PAPER_RATE, MEMBER_RATE = 0.001, 0.01
 # Training rows up to which there are so many Gaussians, and chains of so many transitions.
-SCHOOLS = ((100, (32, 32, 24)), (400, (16, 12, 24)), (float("inf"), (16, 4, 8)))
+SCHOOLS = ((100, (32, 32, 24)), (400, (16, 12, 24)), (float("inf"), (16, 3, 8)))
 # Networks predict better from a posterior colder than Bayes' (Wenzel et al., "How good is the Bayes
 # posterior in deep neural networks really?", 2020).
 COLD = 0.2
