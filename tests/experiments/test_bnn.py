@@ -15,7 +15,7 @@ from understudy.core import IngredientError
 from understudy.experiments import bnn
 from understudy.experiments.bnn import methods, problems, recipes
 from understudy.experiments.bnn.averaging import averaged
-from understudy.experiments.bnn.course import follow, tempered
+from understudy.experiments.bnn.course import follow
 from understudy.experiments.bnn.methods import Result
 from understudy.report.bnn import cells, goals, paired
 from understudy.students import DiagonalGaussian
@@ -219,15 +219,6 @@ def test_averaging_without_labels_keeps_the_belief_it_was_given():
     nothing = np.zeros((1, 0))
     made = averaged([nothing] * 2, nothing, [np.array([[0.9]]), np.array([[0.3]])], (0.2, 0.8))
     np.testing.assert_allclose(made.shares, [[0.2, 0.8]], atol=1e-6)
-
-
-def test_a_cold_posterior_is_the_posterior_to_a_power():
-    table = problems.outer(problems.load("crabs"), 2, 0)
-    one = jax.tree.map(lambda leaf: leaf[0], table)
-    warm, cold = tempered(one), tempered(one, 0.2)
-    z = warm.start(jax.random.key(0), 3)
-    warm, cold = (jax.vmap(jax.grad(target.log_density))(z) for target in (warm, cold))
-    np.testing.assert_allclose(0.2 * cold, warm, rtol=1e-4, atol=1e-3)
 
 
 def test_averaging_believes_what_told_the_labels():

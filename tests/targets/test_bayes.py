@@ -59,6 +59,17 @@ def test_minibatches_are_unbiased_for_the_likelihood():
     assert rows.max() < 12
 
 
+@pytest.mark.parametrize("likelihood", ["binary", "gaussian"])
+def test_a_cold_posterior_is_the_posterior_to_a_power(likelihood):
+    warm = BayesianNetwork(X, Y, (4,), likelihood, prior_scale=2.0, noise=0.5)
+    cold = warm.tempered(0.2)
+    assert jax.tree.leaves(partition(cold)[0]) == []
+    z = jax.random.normal(jax.random.key(0), (2, warm.dim))
+    for x in (None, jnp.arange(5)):
+        apart = [target.log_density(z[0], x) - target.log_density(z[1], x) for target in (warm, cold)]
+        np.testing.assert_allclose(0.2 * apart[1], apart[0], rtol=1e-4)
+
+
 def test_rows_of_weight_zero_do_not_count():
     z = jax.random.normal(KEY, (21,))
     weights = np.r_[np.ones(8), np.zeros(4)]
@@ -164,6 +175,7 @@ def test_it_fits_through_the_front_door():
         (lambda: BayesianNetwork(X, Y + 1), "recode"),
         (lambda: BayesianNetwork(X, Y, likelihood="poisson"), "likelihood is one of"),
         (lambda: BayesianNetwork(X, Y, prior_scale=0.0), "positive"),
+        (lambda: BayesianNetwork(X, Y).tempered(0.0), "temperature"),
         (lambda: BayesianNetwork(X, Y).predict(jnp.zeros((1, 251)), X[:, :2]), "3 columns"),
     ],
 )

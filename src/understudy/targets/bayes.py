@@ -123,6 +123,19 @@ class BayesianNetwork(Target):
             return -jax.nn.softplus(jnp.where(labels > 0.5, -1.0, 1.0) * outputs[:, 0])
         return norm.logpdf(labels, outputs[:, 0], paramax.unwrap(self.noise))
 
+    def tempered(self, temperature: ArrayLike) -> "BayesianNetwork":
+        """The posterior to the power 1/T: a prior as much narrower as the rows count more.
+
+        Below 1 it is cold: networks drawn from it are surer, and on small tables often predict better.
+
+        Reference: Wenzel et al., "How good is the Bayes posterior in deep neural networks really?",
+        2020.
+        """
+        one, heat = paramax.unwrap(self), positive("temperature", temperature)
+        leaves = one.prior_scale * jnp.sqrt(heat), one.weights / heat
+        frozen = tuple(map(paramax.non_trainable, leaves))
+        return eqx.tree_at(lambda network: (network.prior_scale, network.weights), self, frozen)
+
     def start(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
         """Weights to start from: units of variance one in every layer, no biases, within the prior."""
         one = paramax.unwrap(self)

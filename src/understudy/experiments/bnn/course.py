@@ -124,7 +124,7 @@ def _all(course: Course, rest: PyTree, keys, problems, settings, starts):
 
 
 def _begin(course: Course, key: PRNGKeyArray, problem: Problems, setting: Any, start: PyTree):
-    target = tempered(problem, course.temperature)
+    target = network(problem).tempered(course.temperature)
     begin, first = jax.random.split(key)
     student = course.student(begin, target, start)
     rate = setting if course.learns else 1e-3
@@ -139,15 +139,9 @@ def _begin(course: Course, key: PRNGKeyArray, problem: Problems, setting: Any, s
     return learner, learner.init(first, target, student, teacher, rows), student
 
 
-def tempered(problem: Problems, temperature: float = 1.0) -> BayesianNetwork:
-    """The posterior of the network raised to the power 1/T: a narrower prior, rows that count more."""
-    return BayesianNetwork(
-        problem.features,
-        problem.labels,
-        (HIDDEN,),
-        prior_scale=temperature**0.5,
-        weights=1 / temperature,
-    )
+def network(problem: Problems) -> BayesianNetwork:
+    """The posterior of the experiment's network."""
+    return BayesianNetwork(problem.features, problem.labels, (HIDDEN,))
 
 
 def _rows(course: Course, target: BayesianNetwork, key: PRNGKeyArray) -> Any:

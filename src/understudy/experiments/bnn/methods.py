@@ -11,7 +11,7 @@ from arviz_stats.base import array_stats
 from jaxtyping import Array, Float, Int
 
 from understudy.experiments.bnn.averaging import averaged
-from understudy.experiments.bnn.course import Course, Outcome, follow, predictions, tempered
+from understudy.experiments.bnn.course import Course, Outcome, follow, network, predictions
 from understudy.experiments.bnn.problems import Problems, error, inner, log_likelihood
 from understudy.experiments.bnn.recipes import (
     LEAPFROGS,
@@ -230,7 +230,7 @@ def mixture_predictions(
     def one(given):
         key, problem, path = given
         draws = mixture_of_chains(key, path, width).sample(key, None, 200)
-        return predictions(tempered(problem), draws, problem.new_features).mean(0)
+        return predictions(network(problem), draws, problem.new_features).mean(0)
 
     return jax.lax.map(one, (jax.random.split(key, len(problems.labels)), problems, kept(path)))
 
