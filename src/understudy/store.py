@@ -12,7 +12,7 @@ import math
 import os
 import secrets
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -314,11 +314,16 @@ def read_rows(path: str | Path) -> list[dict]:
         ) from error
 
 
+def keep_rows(path: str | Path, wanted: Callable[[dict], bool]) -> None:
+    """Drop the rows that are not wanted; the file is replaced whole or not at all."""
+    if Path(path).exists():
+        kept = [row for row in read_rows(path) if wanted(row)]
+        replace_file(Path(path), [(json.dumps(row) + "\n").encode() for row in kept])
+
+
 def truncate_rows(path: str | Path, step: int) -> None:
     """Drop the rows after ``step``, as a resumed run writes them again."""
-    if Path(path).exists():
-        kept = [row for row in read_rows(path) if row.get("step", step) <= step]
-        replace_file(Path(path), [(json.dumps(row) + "\n").encode() for row in kept])
+    keep_rows(path, lambda row: row.get("step", step) <= step)
 
 
 def _drop_torn_line(file: Any) -> None:

@@ -58,6 +58,19 @@ def test_a_run_writes_rows_picture_and_report_and_resumes(tmp_path, monkeypatch)
     assert again[0]["test_ll"] != rows[0]["test_ll"]
 
 
+def test_another_seed_adds_further_splits(tmp_path, monkeypatch):
+    monkeypatch.setitem(bnn.TASKS, ("HMC",), fake(0.5))
+    for seed in (3, 1, 3):
+        bnn.run(bnn.Settings(methods="HMC", seed=seed, **TINY), tmp_path, progress=False)
+    rows = store.read_rows(tmp_path / "bnn.jsonl")
+    assert [(row["seed"], row["split"]) for row in rows] == [(3, 0), (3, 1), (1, 2), (1, 3)]
+    assert bnn._resume(tmp_path / "bnn.jsonl", bnn.Settings(seed=7, **TINY)) == (set(), 4)
+    bnn.run(bnn.Settings(methods="HMC", **TINY | {"updates": 5}), tmp_path, progress=False)
+    more = store.read_rows(tmp_path / "bnn.jsonl")
+    assert more[:4] == rows, "rows of other settings stay"
+    assert [row["split"] for row in more[4:]] == [0, 1]
+
+
 def test_every_split_learns_with_its_own_setting():
     table = problems.outer(problems.load("crabs"), 2, 0)
     course = recipes.variational(recipes.Sizes(40, 1, 1, 1, 4, 1, 0))

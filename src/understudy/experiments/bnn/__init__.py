@@ -1,12 +1,14 @@
 """Bayesian neural networks on seven data sets: section 5.2 of the paper, its rows tuned, and ours.
 
 A network with 50 ReLU units and a standard Gaussian prior, 20 random splits of every set, all splits of
-a set in one program. Rows are written as they are made; started again, a run goes on where it stopped.
+a set in one program. Rows are written as they are made; started again, a run goes on where it stopped,
+and with another seed it adds further splits.
 """
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,7 +47,9 @@ class Settings:
     warm: int | None = option(None, "transitions of the reference left out", least=1, most=10**6)
     kept: int | None = option(None, "transitions of the reference kept", least=4, most=10**6)
     folds: int | None = option(None, "validation parts in every training part", least=1, most=5)
-    seed: int = option(0, "seed of everything random", least=0, most=2**31 - 1)
+    seed: int = option(
+        0, "seed of everything random; in one folder every seed adds its splits", least=0, most=2**31 - 1
+    )
 
     def __post_init__(self):
         check(self)
@@ -81,12 +85,13 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
 
     Args:
         settings: of the networks.
-        out: a folder; rows there with the same settings are not made again.
+        out: a folder; rows there with the same settings are not made again, those of other seeds count
+            as further splits.
         progress: False prints nothing; None shows a progress bar in a terminal only.
     """
     out, started = Path(out), time.perf_counter()
     path = out / "bnn.jsonl"
-    done = _resume(path, settings)
+    done, first = _resume(path, settings)
     todo = [
         (name, names)
         for names in settings.tasks
@@ -96,15 +101,16 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
     disable = None if progress is None else not progress
     for name, names in (bar := tqdm(todo, disable=disable, unit="task", leave=False)):
         bar.set_description(f"{name}: {names[0]}")
-        _run_task(path, settings, name, names)
-    rows = [row for row in store.read_rows(path) if row["dataset"] in settings.chosen]
+        _run_task(path, settings, name, names, first)
+    rows = [row for row in store.read_rows(path) if _alike(row["settings"], settings)]
+    rows = [row for row in rows if row["dataset"] in settings.chosen]
     write_picture(bnn_figure(rows), out / "bnn.png")
     _write_page(out, settings, rows)
     seconds = time.perf_counter() - started
     return {"experiment": "bnn", **goals(rows), **provenance(settings, settings.seed, seconds)}
 
 
-def _run_task(path: Path, settings: Settings, name: str, names: Sequence[str]) -> None:
+def _run_task(path: Path, settings: Settings, name: str, names: Sequence[str], first: int) -> None:
     lengths = settings.lengths
     splits = lengths.pop("splits")
     table = parts.outer(parts.load(name), splits, settings.seed)
@@ -112,20 +118,22 @@ def _run_task(path: Path, settings: Settings, name: str, names: Sequence[str]) -
     results = TASKS[tuple(names)](table, Sizes(**lengths))
     source = provenance(settings.lengths, settings.seed, time.perf_counter() - started)
     for method, result in results.items():
-        for row in split_rows(name, method, result, np.asarray(table.new_labels)):
+        for row in split_rows(name, method, result, np.asarray(table.new_labels), first):
             store.append_row(path, store.plain(row | source))
 
 
-def split_rows(name: str, method: str, result: Result, labels: np.ndarray) -> list[dict[str, Any]]:
-    """A row for every split."""
+def split_rows(
+    name: str, method: str, result: Result, labels: np.ndarray, first: int = 0
+) -> list[dict[str, Any]]:
+    """A row for every split, numbered from ``first``."""
     made = []
     for split, (mean, truth) in enumerate(zip(result.mean, labels, strict=True)):
         row = {
             "kind": "split",
-            "name": f"{name}, {method}, {split}",
+            "name": f"{name}, {method}, {first + split}",
             "dataset": name,
             "method": method,
-            "split": split,
+            "split": first + split,
             "test_ll": float(parts.log_likelihood(mean, truth)),
             "test_error": float(parts.error(mean, truth)),
             "ece": parts.calibration_error(mean, truth),
@@ -138,26 +146,36 @@ def split_rows(name: str, method: str, result: Result, labels: np.ndarray) -> li
     return made
 
 
-def _resume(path: Path, settings: Settings) -> set[tuple[str, str]]:
-    """Keep the rows of the same settings whose group is whole; which sets and methods they are."""
-    rows = [row for row in store.read_rows(path) if row["settings"] == settings.lengths]
-    found: dict[tuple[str, str], int] = {}
-    for row in rows:
-        pair = (row["dataset"], row["method"])
-        found[pair] = found.get(pair, 0) + 1
-    done = {pair for pair, count in found.items() if count == settings.splits}
-    whole = {
+def _resume(path: Path, settings: Settings) -> tuple[set[tuple[str, str]], int]:
+    """Drop what this seed left half done.
+
+    Returns which sets and methods are there for this seed, and the number of its first split.
+    """
+    alike = [row for row in store.read_rows(path) if _alike(row["settings"], settings)]
+    seeds = list(dict.fromkeys([row["seed"] for row in alike] + [settings.seed]))
+    whole = _whole([row for row in alike if row["seed"] == settings.seed], settings.splits)
+    store.keep_rows(
+        path,
+        lambda row: row["settings"] != settings.lengths or (row["dataset"], row["method"]) in whole,
+    )
+    return whole, seeds.index(settings.seed) * (settings.splits or 0)
+
+
+def _alike(given: Mapping[str, Any], settings: Settings) -> bool:
+    return {**given, "seed": settings.seed} == settings.lengths
+
+
+def _whole(rows: Sequence[Mapping[str, Any]], splits: int | None) -> set[tuple[str, str]]:
+    """The sets and methods whose group of methods has a row for every split."""
+    found = Counter((row["dataset"], row["method"]) for row in rows)
+    done = {pair for pair, count in found.items() if count == splits}
+    return {
         (name, method)
         for name, _ in done
         for names in TASKS
         for method in names
         if {(name, other) for other in names} <= done
     }
-    path.unlink(missing_ok=True)
-    for row in rows:
-        if (row["dataset"], row["method"]) in whole:
-            store.append_row(path, row)
-    return whole
 
 
 def _words(text: str, known: Sequence[str], what: str) -> list[str]:
