@@ -17,7 +17,7 @@ from understudy.experiments.bnn import methods, problems, recipes
 from understudy.experiments.bnn.averaging import averaged
 from understudy.experiments.bnn.course import follow
 from understudy.experiments.bnn.methods import Result
-from understudy.report.bnn import cells, goals, paired
+from understudy.report.bnn import calibration_error, cells, goals, paired, pooled_ece
 from understudy.students import DiagonalGaussian
 from understudy.targets import BayesianNetwork
 
@@ -177,9 +177,18 @@ def test_wide_tables_keep_their_posterior_and_their_predictions():
 
 def test_calibration_error_of_known_cases():
     labels = np.array([0, 1, 1, 1])
-    assert problems.calibration_error(np.full(4, 0.75), labels) == pytest.approx(0)
-    assert problems.calibration_error(np.full(4, 0.25), labels) == pytest.approx(0.5)
-    assert problems.calibration_error(labels.astype(float), labels) == pytest.approx(0)
+    assert calibration_error(np.full(4, 0.75), labels) == pytest.approx(0)
+    assert calibration_error(np.full(4, 0.25), labels) == pytest.approx(0.5)
+    assert calibration_error(labels.astype(float), labels) == pytest.approx(0)
+
+
+def test_splits_that_err_in_turn_are_calibrated_together():
+    rows = [
+        {"dataset": "pima", "method": "VI", "probabilities": [0.5], "labels": [label]}
+        for label in (0, 1)
+    ]
+    assert pooled_ece(rows, "pima", "VI") == pytest.approx(0)
+    assert calibration_error([0.5], [1]) == pytest.approx(0.5)
 
 
 def test_choices_follow_the_best_fold_mean():

@@ -25,6 +25,7 @@ METHODS = (
 )
 AMORTISED = ("AMC (paper)", "AMC", "finished", "mixture of chains")
 OURS = "finished"
+BINS = 15
 COLOURS = {
     "VI": "#8c959f",
     "VI mixture": "#d4a72c",
@@ -163,7 +164,10 @@ def goal_line(rows: Sequence[Row], dataset: str) -> list[str]:
         f"{times[0].mean() / times[1].mean():.2f}" if len(times[0]) and len(times[1]) else "",
         _difference(ours, got["HMC"]),
         f"{np.median(hats):.2f}" if hats else "",
-        " / ".join(f"{mean_ece(rows, dataset, m):.3f}" for m in (OURS, "VI") if len(got[m])),
+        *(
+            " / ".join(f"{measure(rows, dataset, m):.3f}" for m in (OURS, "VI") if len(got[m]))
+            for measure in (mean_ece, pooled_ece)
+        ),
     ]
 
 
@@ -177,6 +181,24 @@ def _difference(a: np.ndarray, b: np.ndarray) -> str:
 def mean_ece(rows: Sequence[Row], dataset: str, method: str) -> float:
     """The mean over splits of the expected calibration error."""
     return float(values(rows, dataset, method, "ece").mean())
+
+
+def calibration_error(mean: Any, labels: Any, bins: int = BINS) -> float:
+    """Expected calibration error: sum over bins of |mean probability - share of ones| by their size.
+
+    Reference: Guo et al., "On calibration of modern neural networks", 2017 (for class 1).
+    """
+    mean, labels = np.ravel(np.asarray(mean, np.float64)), np.ravel(np.asarray(labels, np.float64))
+    which = np.minimum((mean * bins).astype(int), bins - 1)
+    gaps = np.bincount(which, mean, bins) - np.bincount(which, labels, bins)
+    return float(np.abs(gaps).sum() / len(mean))
+
+
+def pooled_ece(rows: Sequence[Row], dataset: str, method: str) -> float:
+    """The expected calibration error of all splits' predictions together."""
+    mine = [row for row in rows if row["dataset"] == dataset and row["method"] == method]
+    told, truth = (np.asarray([row[name] for row in mine]) for name in ("probabilities", "labels"))
+    return calibration_error(told, truth)
 
 
 def bnn_figure(rows: Sequence[Row]) -> Figure:

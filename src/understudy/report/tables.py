@@ -95,6 +95,7 @@ def bnn_goals(results: Path) -> str:
         "ours - HMC",
         "R-hat of HMC",
         "ECE, ours / VI",
+        "ECE of all splits together, ours / VI",
     )
     return table(header, [bnn.goal_line(rows, dataset) for dataset in bnn.datasets(rows)])
 

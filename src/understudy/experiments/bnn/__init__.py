@@ -23,7 +23,7 @@ from understudy.experiments.bnn.methods import AMORTISED, TASKS, Result
 from understudy.experiments.bnn.recipes import Sizes
 from understudy.experiments.rows import provenance
 from understudy.report import describe_run, write_picture, write_report
-from understudy.report.bnn import bnn_figure, goals, summaries
+from understudy.report.bnn import bnn_figure, calibration_error, goals, summaries
 
 ORDER = ("crabs", "sonar", "ionosphere", "breast", "pima", "australian", "australian-A1", "colon")
 LENGTHS = ("splits", "updates", "matching_updates", "chain_updates", "warm", "kept", "folds")
@@ -136,7 +136,7 @@ def split_rows(
             "split": first + split,
             "test_ll": float(parts.log_likelihood(mean, truth)),
             "test_error": float(parts.error(mean, truth)),
-            "ece": parts.calibration_error(mean, truth),
+            "ece": calibration_error(mean, truth),
             "train_seconds": float(result.seconds[split]),
             "tuned": "(paper)" not in method and method not in ("VI mixture", "HMC"),
             "amortised": method in AMORTISED,

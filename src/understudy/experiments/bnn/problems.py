@@ -10,7 +10,6 @@ from understudy import data
 from understudy.data import Table
 
 FLOOR = 1e-6
-BINS = 15
 
 
 class Problems(NamedTuple):
@@ -95,14 +94,3 @@ def log_likelihood(mean: Any, labels: Any) -> Any:
 def error(mean: Any, labels: Any) -> Any:
     """Share of wrong decisions, over the last axis."""
     return ((np.asarray(mean) > 0.5) != (np.asarray(labels) > 0.5)).mean(-1)
-
-
-def calibration_error(mean: Any, labels: Any, bins: int = BINS) -> float:
-    """Expected calibration error: sum over bins of |mean probability - share of ones| by their size.
-
-    Reference: Guo et al., "On calibration of modern neural networks", 2017 (for class 1).
-    """
-    mean, labels = np.ravel(np.asarray(mean, np.float64)), np.ravel(np.asarray(labels, np.float64))
-    which = np.minimum((mean * bins).astype(int), bins - 1)
-    gaps = np.bincount(which, mean, bins) - np.bincount(which, labels, bins)
-    return float(np.abs(gaps).sum() / len(mean))
