@@ -102,7 +102,8 @@ def test_vi_is_tuned_and_calibrated():
 
 @pytest.mark.slow
 def test_a_mixture_is_finished_and_learnt_again(monkeypatch):
-    monkeypatch.setattr(methods, "SCHOOLS", ((9, (1, 1, 1)), (200, (5, 3, 4))))
+    schools = methods.School(9, 1, 1, 1, 0.5), methods.School(200, 5, 3, 4, 0.5)
+    monkeypatch.setattr(methods, "SCHOOLS", schools)
     table = problems.outer(problems.load("crabs"), 2, 0)
     made = methods.finished_family(table, recipes.Sizes(4, 4, 4, 1, 4, 1, 0))
     assert set(made) == {"VI mixture", "finished", "mixture of chains"}

@@ -28,14 +28,36 @@ from understudy.students import GaussianMixture
 RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.01, 0.03)
 ACCEPTANCES = (0.6, 0.9, 0.99)
 PAPER_RATE, MEMBER_RATE = 0.001, 0.01
-# Training rows up to which there are so many Gaussians, and chains of so many transitions.
-SCHOOLS = ((100, (32, 32, 24)), (400, (16, 12, 24)), (float("inf"), (16, 3, 8)))
 # Networks predict better from a posterior colder than Bayes' (Wenzel et al., "How good is the Bayes
 # posterior in deep neural networks really?", 2020).
 COLD = 0.2
-# The teacher is believed first, the student where validation speaks for it.
-BELIEF = (0.1, 0.9)
 WIDTHS = (0.03, 0.1, 0.3)
+
+
+class School(NamedTuple):
+    """How a mixture is finished.
+
+    Attributes:
+        rows: training rows up to which it is done so.
+        members: Gaussians of the mixture.
+        chains: that start at a draw of one of them each.
+        transitions: of every chain.
+        belief: in the mixture's prediction beforehand; the rest is for the chains'.
+    """
+
+    rows: float
+    members: int
+    chains: int
+    transitions: int
+    belief: float
+
+
+# On small tables the chains are believed first, on larger ones networks whose training stops early.
+SCHOOLS = (
+    School(100, 32, 32, 24, 0.1),
+    School(400, 16, 12, 24, 0.1),
+    School(float("inf"), 16, 3, 8, 0.9),
+)
 
 
 class Result(NamedTuple):
@@ -134,10 +156,11 @@ def finished_family(problems: Problems, sizes: Sizes) -> Results:
     """A mixture by VI, the same finished by HMC, and a student learnt from those chains."""
     splits, rows = problems.labels.shape
     parts = inner(problems, sizes.folds, sizes.seed)
-    members, chains, transitions = next(school for most, school in SCHOOLS if rows <= most)
-    course = hamiltonian(chains, tuple(range(1, transitions + 1)), temperature=COLD)
+    school = next(school for school in SCHOOLS if rows <= school.rows)
+    marks = tuple(range(1, school.transitions + 1))
+    course = hamiltonian(school.chains, marks, temperature=COLD)
     (tried, trial), (student, final) = (
-        _taught(course, some, sizes, members, word)
+        _taught(course, some, sizes, school.members, word)
         for some, word in ((parts, "folds"), (problems, "all"))
     )
     labels, held, late_held = (
@@ -145,9 +168,9 @@ def finished_family(problems: Problems, sizes: Sizes) -> Results:
         for leaf in (parts.new_labels, tried.mean[:, -1], late(trial.mean))
     )
     alone = result(student, member(sizes), problems, None)
-    shown = transitions // 2, transitions
+    shown, belief = (len(marks) // 2, len(marks)), (school.belief, 1 - school.belief)
     made = [
-        averaged([held, late_held], labels, [alone.mean, late(final.mean, t)], BELIEF) for t in shown
+        averaged([held, late_held], labels, [alone.mean, late(final.mean, t)], belief) for t in shown
     ]
     seconds = alone.seconds + final.seconds / splits
     extra = {"chains_share": made[-1].shares[:, 1], "slope": (made[-1].shares * made[-1].slopes).sum(1)}
