@@ -328,9 +328,7 @@ def truncate_rows(path: str | Path, step: int) -> None:
 
 def _drop_torn_line(file: Any) -> None:
     size = file.seek(0, os.SEEK_END)
-    if size == 0:
-        return
-    file.seek(size - 1)
+    file.seek(max(size - 1, 0))
     if file.read(1) != b"\n":
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
