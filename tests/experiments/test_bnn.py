@@ -65,6 +65,10 @@ def test_another_seed_adds_further_splits(tmp_path, monkeypatch):
     rows = store.read_rows(tmp_path / "bnn.jsonl")
     assert [(row["seed"], row["split"]) for row in rows] == [(3, 0), (3, 1), (1, 2), (1, 3)]
     assert bnn._resume(tmp_path / "bnn.jsonl", bnn.Settings(seed=7, **TINY)) == (set(), 4)
+    with (tmp_path / "bnn.jsonl").open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows[2:] + rows[:2])
+    assert bnn._resume(tmp_path / "bnn.jsonl", bnn.Settings(seed=3, **TINY))[1] == 0, "in any order"
+    rows = rows[2:] + rows[:2]
     bnn.run(bnn.Settings(methods="HMC", **TINY | {"updates": 5}), tmp_path, progress=False)
     more = store.read_rows(tmp_path / "bnn.jsonl")
     assert more[:4] == rows, "rows of other settings stay"

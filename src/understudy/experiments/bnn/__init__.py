@@ -19,11 +19,11 @@ from understudy import data, store
 from understudy.core import IngredientError
 from understudy.experiments import check, option
 from understudy.experiments.bnn import problems as parts
-from understudy.experiments.bnn.methods import AMORTISED, TASKS, Result
+from understudy.experiments.bnn.methods import TASKS, Result
 from understudy.experiments.bnn.recipes import Sizes
 from understudy.experiments.rows import provenance
 from understudy.report import describe_run, write_picture, write_report
-from understudy.report.bnn import bnn_figure, calibration_error, goals, summaries
+from understudy.report.bnn import AMORTISED, bnn_figure, calibration_error, goals, summaries
 
 ORDER = ("crabs", "sonar", "ionosphere", "breast", "pima", "australian", "australian-A1", "colon")
 LENGTHS = ("splits", "updates", "matching_updates", "chain_updates", "warm", "kept", "folds")
@@ -152,13 +152,14 @@ def _resume(path: Path, settings: Settings) -> tuple[set[tuple[str, str]], int]:
     Returns which sets and methods are there for this seed, and the number of its first split.
     """
     alike = [row for row in store.read_rows(path) if _alike(row["settings"], settings)]
-    seeds = list(dict.fromkeys([row["seed"] for row in alike] + [settings.seed]))
     whole = _whole([row for row in alike if row["seed"] == settings.seed], settings.splits)
     store.keep_rows(
         path,
         lambda row: row["settings"] != settings.lengths or (row["dataset"], row["method"]) in whole,
     )
-    return whole, seeds.index(settings.seed) * (settings.splits or 0)
+    splits = settings.splits or 0
+    blocks = {row["seed"]: row["split"] // splits for row in alike}
+    return whole, splits * blocks.get(settings.seed, max(blocks.values(), default=-1) + 1)
 
 
 def _alike(given: Mapping[str, Any], settings: Settings) -> bool:

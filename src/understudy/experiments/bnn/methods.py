@@ -329,4 +329,3 @@ TASKS: dict[tuple[str, ...], Callable[[Problems, Sizes], Results]] = {
     ("AMC", "AMC (paper)"): matching_family,
     ("HMC",): reference,
 }
-AMORTISED = {"AMC", "AMC (paper)", "finished", "mixture of chains"}
