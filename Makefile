@@ -23,7 +23,7 @@ lint: $(READY) ## style and types
 	$(BIN)/pyright
 
 tables: $(READY) ## fill the tables of the documents from the rows in results
-	$(BIN)/python -m understudy.report.tables
+	$(BIN)/python -m experiments.tables
 
 lock: $(READY) ## write constraints.txt anew from pyproject.toml
 	$(BIN)/pip install -q uv

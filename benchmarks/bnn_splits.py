@@ -10,11 +10,11 @@ import time
 
 import jax.numpy as jnp
 import numpy as np
+from experiments.bnn import problems, recipes
+from experiments.bnn.course import follow
+from experiments.rows import last_line, provenance, write_rows
 
 from understudy import data
-from understudy.experiments.bnn import problems, recipes
-from understudy.experiments.bnn.course import follow
-from understudy.experiments.rows import last_line, provenance, write_rows
 
 SPLITS, UPDATES, SINGLES, WIDE_UPDATES = 20, 800, 3, 5
 SIZES = recipes.Sizes(UPDATES, UPDATES, UPDATES, 1, 1, 1, 0)

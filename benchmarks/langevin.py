@@ -14,12 +14,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from experiments.mnist.course import adam
+from experiments.mnist.methods import METHODS, make_model, make_student
+from experiments.rows import last_line, provenance, write_rows
+from understudy.training.preparing import prepare
 
 from understudy.core import bind
-from understudy.experiments.mnist.course import adam
-from understudy.experiments.mnist.methods import METHODS, make_model, make_student
-from understudy.experiments.rows import last_line, provenance, write_rows
-from understudy.preparation import prepare
 from understudy.targets import Binarised
 from understudy.teachers import Langevin
 

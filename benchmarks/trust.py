@@ -16,12 +16,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benchmarks.posteriordb import load_posterior
+from experiments.rows import last_line, provenance, write_rows
 
 from understudy.core import ExplicitStudent, Student, Target
-from understudy.evaluation.moves import move
-from understudy.evaluation.trust import check, default_teacher
-from understudy.experiments.posteriors import load_posterior
-from understudy.experiments.rows import last_line, provenance, write_rows
+from understudy.evaluation.trust.check import check, default_teacher
+from understudy.evaluation.trust.moves import move
 from understudy.students import FullGaussian, GaussianMixture
 from understudy.targets import LogDensity
 from understudy.targets.toy import Mixture, banana

@@ -14,17 +14,17 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from experiments.rows import last_line, provenance, write_rows
+from understudy.training.preparing import NoConditions, _run
 
 from understudy.core import bind
-from understudy.experiments.rows import last_line, provenance, write_rows
 from understudy.feedbacks import JensenShannon
-from understudy.learning import Learner, descend
 from understudy.networks import Critic
-from understudy.preparation import NoConditions, _run
 from understudy.students import Implicit
 from understudy.targets import two_gaussians
 from understudy.teachers import mala
-from understudy.training import fit
+from understudy.training import train
+from understudy.training.update import Learner, descend
 
 TARGET = two_gaussians()
 SETTINGS = ({"particles": 10, "steps": 5}, {"particles": 100, "steps": 10})
@@ -180,7 +180,7 @@ def compare_callbacks(particles, steps, chunks=60):
     def dressed(folder):
         clock, fresh = Clock(), ingredients(particles, steps)[0]
         with contextlib.redirect_stderr(io.StringIO()):
-            fit(
+            train(
                 TARGET,
                 state.student,
                 state.teacher,

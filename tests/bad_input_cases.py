@@ -17,7 +17,6 @@ from numpyro import distributions as dist
 
 import understudy
 from understudy import LogDensity, fit, methods
-from understudy.auto import Posterior, fit_auto
 from understudy.feedbacks import (
     AdversarialELBO,
     Copy,
@@ -35,6 +34,8 @@ from understudy.feedbacks import (
     SquaredDistance,
     Wasserstein,
 )
+from understudy.fitting import fit
+from understudy.posterior import Posterior
 from understudy.networks import Perceptron
 from understudy.students import (
     Autoregressive,
@@ -467,10 +468,10 @@ def posteriors() -> None:
     case("checking a loaded density", lambda: saved().check())
     case("loading with another target", lambda: saved(target=LogDensity(lambda z: -(z @ z), 5)))
     case("loading with a word as target", lambda: saved(target="normal"))
-    case("fitting a function", lambda: fit_auto(lambda z: 0.0))
-    case("a budget of nothing", lambda: fit_auto(NORMAL, budget=0))
-    case("a budget as a word", lambda: fit_auto(NORMAL, budget="soon"))
-    case("fitting what is nowhere finite", lambda: fit_auto(LogDensity(lambda z: z.sum() * jnp.nan, 2)))
+    case("fitting a function", lambda: fit(lambda z: 0.0))
+    case("a budget of nothing", lambda: fit(NORMAL, budget=0))
+    case("a budget as a word", lambda: fit(NORMAL, budget="soon"))
+    case("fitting what is nowhere finite", lambda: fit(LogDensity(lambda z: z.sum() * jnp.nan, 2)))
 
 
 for section in (

@@ -24,7 +24,7 @@ class Bug(NamedTuple):
 
 BUGS = {
     "checksum not verified": Bug(
-        "store.py",
+        "files.py",
         "if raw[place : place + 64] != _digest(raw, place):",
         "if len(raw) < place:",
         "tests/test_store.py",

@@ -31,7 +31,7 @@ from understudy.feedbacks import (
     SemiImplicitKL,
     SquaredDistance,
 )
-from understudy.learning import Learner
+from understudy.training.update import Learner
 
 KEY = jax.random.key(0)
 SCORE = (InclusiveKL, ContrastiveDivergence, Projection)

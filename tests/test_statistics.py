@@ -38,7 +38,7 @@ from understudy.teachers import (
     hmc,
     mala,
 )
-from understudy.teaching import Classroom
+from understudy.training.lesson import Classroom
 
 KEY = jax.random.key(0)
 

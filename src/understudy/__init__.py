@@ -1,45 +1,74 @@
 """understudy: amortised MCMC in JAX.
 
 Train a sampler (the student) to stand in for a Markov chain (the teacher).
+
+``fit(target)`` chooses everything and gives a :class:`Posterior`; ``train(target, student, teacher,
+feedback)`` trains what you composed and gives a :class:`Trained`. The four contracts are
+:class:`Target`, :class:`Student`, :class:`Teacher` and :class:`Feedback`.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from understudy import data, evaluation, feedbacks, methods, students, targets, teachers
-    from understudy.auto import Gradients, Posterior, fit
-    from understudy.core import CannotMoveError, Indexed, IngredientError
-    from understudy.preparation import Minibatches
-    from understudy.store import StoreError, load, save
+    from understudy import data, evaluation, feedbacks, methods, networks, students, targets, teachers
+    from understudy.batches import Binarised, Minibatches
+    from understudy.core import (
+        CannotMoveError,
+        Divergence,
+        ExplicitStudent,
+        Feedback,
+        Indexed,
+        IngredientError,
+        Projection,
+        Student,
+        Target,
+        Teacher,
+    )
+    from understudy.files import StoreError, load, save
+    from understudy.fitting import Gradients, fit
+    from understudy.posterior import Posterior, load_exported
     from understudy.targets import LogDensity
     from understudy.targets.numpyro import from_numpyro
     from understudy.targets.pymc import from_pymc
-    from understudy.training import Fit, Interrupted
+    from understudy.training import Interrupted, Trained, train
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Binarised": "batches",
     "CannotMoveError": "core",
-    "Fit": "training",
-    "Gradients": "auto",
+    "Divergence": "core",
+    "ExplicitStudent": "core",
+    "Feedback": "core",
+    "Gradients": "fitting",
     "Indexed": "core",
     "IngredientError": "core",
     "Interrupted": "training",
     "LogDensity": "targets",
-    "Minibatches": "preparation",
-    "Posterior": "auto",
-    "StoreError": "store",
-    "fit": "auto",
+    "Minibatches": "batches",
+    "Posterior": "posterior",
+    "Projection": "core",
+    "StoreError": "files",
+    "Student": "core",
+    "Target": "core",
+    "Teacher": "core",
+    "Trained": "training",
+    "fit": "fitting",
     "from_numpyro": "targets.numpyro",
     "from_pymc": "targets.pymc",
-    "load": "store",
-    "save": "store",
+    "load": "files",
+    "load_exported": "posterior",
+    "save": "files",
+    "train": "training",
 }
 
 __all__ = [
+    "Binarised",
     "CannotMoveError",
-    "Fit",
+    "Divergence",
+    "ExplicitStudent",
+    "Feedback",
     "Gradients",
     "Indexed",
     "IngredientError",
@@ -47,7 +76,12 @@ __all__ = [
     "LogDensity",
     "Minibatches",
     "Posterior",
+    "Projection",
     "StoreError",
+    "Student",
+    "Target",
+    "Teacher",
+    "Trained",
     "data",
     "evaluation",
     "feedbacks",
@@ -55,11 +89,14 @@ __all__ = [
     "from_numpyro",
     "from_pymc",
     "load",
+    "load_exported",
     "methods",
+    "networks",
     "save",
     "students",
     "targets",
     "teachers",
+    "train",
 ]
 
 

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int
 
-from understudy.core import IngredientError
+from understudy.core import IngredientError, Key
 
 Function = TypeVar("Function", bound=Callable)
 
@@ -95,11 +95,15 @@ def instance(name: str, kind: type, example: str, value: Any) -> Any:
     return value
 
 
-def random_key(key: Any) -> PRNGKeyArray:
-    """A random key, not a seed."""
+def random_key(key: Any) -> Key:
+    """A random key, or the one that a whole number stands for."""
+    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        return jax.random.key(whole("key, as a whole number,", key, least=0) % 2**63)
     dtype = getattr(key, "dtype", None)
     if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == jnp.uint32):
-        raise IngredientError(f"key is a random key such as jax.random.key(0); {shown(key)} came.")
+        raise IngredientError(
+            f"key is a random key such as jax.random.key(0), or a whole number; {shown(key)} came."
+        )
     return key
 
 

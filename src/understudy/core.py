@@ -4,7 +4,7 @@ A *student* proposes draws, a *teacher* improves them with T transitions of a Ma
 a *target* invariant, and a *feedback* (a divergence between the two sets) moves the student towards
 what the teacher made of its draws. Everything is written for one condition ``x`` and ``n`` particles;
 batches of conditions are one ``vmap`` over the axis named :data:`CONDITIONS`, in one place
-(:mod:`understudy.learning`).
+(:mod:`understudy.training.lesson`).
 
 Known methods are choices of ingredients:
 
@@ -26,20 +26,23 @@ Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import paramax
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree, Scalar
 
 CONDITIONS = "conditions"
 
+Key = jax.Array
+"""A random key, as ``jax.random.key(0)`` makes one."""
+
 Condition = PyTree[Any]
-LogDensity = Callable[[Float[Array, " d"]], Scalar]
+BoundLogDensity = Callable[[Float[Array, " d"]], Scalar]
 Space = Literal["continuous", "discrete", "any"]
 
 
@@ -66,7 +69,7 @@ class Student(eqx.Module):
     dim: eqx.AbstractVar[int]
 
     @abstractmethod
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw ``n`` particles for one condition."""
 
 
@@ -91,7 +94,7 @@ class StratifiedStudent(Student):
 
     @abstractmethod
     def stratified(
-        self, key: PRNGKeyArray, x: Condition, n: int
+        self, key: Key, x: Condition, n: int
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         """Draw ``n`` particles spread evenly over the branches, and weights that sum to one."""
 
@@ -100,7 +103,7 @@ class SemiImplicitStudent(Student):
     """Draws a diagonal Gaussian at random, and then from it; the mixture has no density."""
 
     @abstractmethod
-    def noise(self, key: PRNGKeyArray, n: int) -> Float[Array, "n e"]:
+    def noise(self, key: Key, n: int) -> Float[Array, "n e"]:
         """Draw what ``n`` Gaussians are made of."""
 
     @abstractmethod
@@ -109,7 +112,7 @@ class SemiImplicitStudent(Student):
     ) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
         """Means and log scales of the Gaussians of these noises, for one condition."""
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw ``n`` Gaussians, and from each once."""
         first, second = jax.random.split(key)
         mean, log_scale = self.components(self.noise(first, n), x)
@@ -130,7 +133,7 @@ class ProjectableStudent(Student):
 class Proposal(NamedTuple):
     """A student bound to its condition, as teachers see it."""
 
-    sample: Callable[[PRNGKeyArray, int], Float[Array, "n d"]]
+    sample: Callable[[Key, int], Float[Array, "n d"]]
     log_prob: Callable[[Float[Array, " d"]], Scalar] | None
 
 
@@ -159,8 +162,8 @@ class Teacher(eqx.Module):
     @abstractmethod
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:
@@ -199,8 +202,8 @@ class Lesson(eqx.Module):
         kept: True where the row is used, False where its chain was not finite.
     """
 
-    key: PRNGKeyArray
-    noise: PRNGKeyArray
+    key: Key
+    noise: Key
     x: Condition
     before: Float[Array, "*b n d"]
     after: Float[Array, "*b n d"]
@@ -242,7 +245,7 @@ class Divergence(Feedback):
     critic_steps: eqx.AbstractVar[int]
 
     @abstractmethod
-    def init(self, key: PRNGKeyArray, dim: int, x: Condition) -> PyTree:
+    def init(self, key: Key, dim: int, x: Condition) -> PyTree:
         """Create the critic for draws of size ``dim`` and one condition ``x``, or None."""
 
     @abstractmethod
@@ -262,6 +265,37 @@ class Projection(Feedback):
         """The student after one batch of lessons (every field has a leading axis of conditions)."""
 
 
+@runtime_checkable
+class Named(Protocol):
+    """A target whose flat draws stand for named quantities on their own scale."""
+
+    def constrain(self, z: Float[Array, " d"], x: Condition = None) -> dict[str, Array]:
+        """The named quantities of one flat draw."""
+        ...
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A target or network that can work out once what depends on neither draw nor condition."""
+
+    def prepared(self) -> Any:
+        """The same, ready for many draws."""
+        ...
+
+
+@runtime_checkable
+class Storable(Protocol):
+    """What cannot be written as it is (it holds a model, say) but has a form that can."""
+
+    def storable(self) -> Any:
+        """The form that a file holds."""
+        ...
+
+    def restored(self, known: Mapping[str, Any], target: Any = None) -> Any:
+        """What the file's form stands for, as far as the reader's own classes allow."""
+        ...
+
+
 class IngredientError(ValueError):
     """Ingredients, settings or data that cannot work, with what to choose instead."""
 
@@ -279,7 +313,7 @@ def partition(tree: PyTree) -> tuple[PyTree, PyTree]:
     )
 
 
-def numbered(key: PRNGKeyArray, i: ArrayLike) -> PRNGKeyArray:
+def numbered(key: Key, i: ArrayLike) -> Key:
     """The i-th key of a loop, by counting.
 
     Keys that differ give independent streams in a counter-based generator, so no hash is spent on each.
@@ -291,12 +325,8 @@ def numbered(key: PRNGKeyArray, i: ArrayLike) -> PRNGKeyArray:
 
 
 def prepared(module: Any) -> Any:
-    """The same with what depends on neither draw nor condition worked out, for many draws.
-
-    Targets and decoders that can do so have a method of this name; the others stay as they are.
-    """
-    prepare = getattr(module, "prepared", None)
-    return module if prepare is None else prepare()
+    """The module made ready for many draws where it can be (:class:`Preparable`), else as it is."""
+    return module.prepared() if isinstance(module, Preparable) else module
 
 
 def bind(student: Student, x: Condition) -> Proposal:

@@ -10,10 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
+from understudy.batches import Minibatches
 from understudy.checks import shown
-from understudy.core import ExplicitStudent, Feedback, Indexed, IngredientError, Student, Target, Teacher
+from understudy.core import (
+    ExplicitStudent,
+    Feedback,
+    Indexed,
+    IngredientError,
+    Key,
+    Student,
+    Target,
+    Teacher,
+)
 from understudy.feedbacks import (
     AdversarialELBO,
     Copy,
@@ -23,13 +33,12 @@ from understudy.feedbacks import (
     LearntStein,
     SquaredDistance,
 )
-from understudy.preparation import Minibatches
 from understudy.students import ChainTable, Particles
 from understudy.targets import OfIndexed
 from understudy.teachers import SVGD, Identity, mala
-from understudy.training import Fit, fit
+from understudy.training import Trained, train
 
-Maker = Callable[[PRNGKeyArray], Student]
+Maker = Callable[[Key], Student]
 
 
 def amc(
@@ -39,61 +48,61 @@ def amc(
     feedback: Feedback | None = None,
     data: Any = None,
     **settings: Any,
-) -> Fit:
+) -> Trained:
     """Amortised MCMC: inclusive KL if the student has a density, energy distance if it is wild.
 
     Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017.
     """
     wild = not isinstance(student, ExplicitStudent)
     feedback = feedback or (EnergyDistance() if wild else InclusiveKL())
-    return fit(target, student, teacher or _langevin(), feedback, data, **settings)
+    return train(target, student, teacher or _langevin(), feedback, data, **settings)
 
 
-def vi(target: Target, student: Student | Maker, data: Any = None, **settings: Any) -> Fit:
+def vi(target: Target, student: Student | Maker, data: Any = None, **settings: Any) -> Trained:
     """Variational inference: no teacher, exclusive KL.
 
     Reference: Kucukelbir et al., "Automatic Differentiation Variational Inference", 2017.
     """
-    return fit(target, student, Identity(), ExclusiveKL(), data, **settings)
+    return train(target, student, Identity(), ExclusiveKL(), data, **settings)
 
 
-def vae(model: Target, encoder: Student, data: Any, **settings: Any) -> Fit:
+def vae(model: Target, encoder: Student, data: Any, **settings: Any) -> Trained:
     """Variational auto-encoder: variational inference, and theta ascends the same bound.
 
     Reference: Kingma and Welling, "Auto-Encoding Variational Bayes", 2014.
     """
-    return fit(model, encoder, Identity(), ExclusiveKL(), data, **_learning(settings))
+    return train(model, encoder, Identity(), ExclusiveKL(), data, **_learning(settings))
 
 
-def avb(model: Target, encoder: Student, data: Any, **settings: Any) -> Fit:
+def avb(model: Target, encoder: Student, data: Any, **settings: Any) -> Trained:
     """Adversarial variational Bayes: the bound's KL term is estimated by a critic.
 
     Reference: Mescheder, Nowozin and Geiger, "Adversarial Variational Bayes", 2017.
     """
-    return fit(model, encoder, Identity(), AdversarialELBO(), data, **_learning(settings))
+    return train(model, encoder, Identity(), AdversarialELBO(), data, **_learning(settings))
 
 
 def mcmc_vi(
     model: Target, encoder: Student, data: Any, teacher: Teacher | None = None, **settings: Any
-) -> Fit:
+) -> Trained:
     """The paper's MCMC-VI: the encoder by the exclusive KL, theta from the teacher's draws."""
-    return fit(model, encoder, teacher or _langevin(), ExclusiveKL(), data, **_learning(settings))
+    return train(model, encoder, teacher or _langevin(), ExclusiveKL(), data, **_learning(settings))
 
 
-def amortised_svgd(target: Target, student: Student, data: Any = None, **settings: Any) -> Fit:
+def amortised_svgd(target: Target, student: Student, data: Any = None, **settings: Any) -> Trained:
     """Amortised SVGD: one deterministic Stein step, squared distance.
 
     Reference: Wang and Liu, "Learning to Draw Samples", 2016.
     """
-    return fit(target, student, SVGD(), SquaredDistance(), data, **settings)
+    return train(target, student, SVGD(), SquaredDistance(), data, **settings)
 
 
-def operator_vi(target: Target, student: Student, data: Any = None, **settings: Any) -> Fit:
+def operator_vi(target: Target, student: Student, data: Any = None, **settings: Any) -> Trained:
     """Operator variational inference: a Stein discrepancy with a learnt test function.
 
     Reference: Ranganath, Altosaar, Tran and Blei, "Operator Variational Inference", 2016.
     """
-    return fit(target, student, Identity(), LearntStein(), data, **settings)
+    return train(target, student, Identity(), LearntStein(), data, **settings)
 
 
 def persistent_mcmc(
@@ -103,21 +112,21 @@ def persistent_mcmc(
     chains: int = 1,
     batch_size: int = 64,
     **settings: Any,
-) -> Fit:
+) -> Trained:
     """Persistent MCMC: chains per datum go on from update to update, and theta learns from them."""
     if not isinstance(data, jax.Array | np.ndarray) or data.ndim == 0:
         raise IngredientError(f"data is an array with one row per datum; {shown(data)} came.")
     table = ChainTable(data.shape[0], chains, model.dim)
     rows = Minibatches(Indexed(jnp.arange(data.shape[0]), jnp.asarray(data)), batch_size)
     settings = {"particles": chains, **_learning(settings)}
-    return fit(OfIndexed(model), table, teacher or _langevin(), Copy(), rows, **settings)
+    return train(OfIndexed(model), table, teacher or _langevin(), Copy(), rows, **settings)
 
 
 def mcmc(
     target: Target, start: Float[Array, "n d"], teacher: Teacher | None = None, **settings: Any
-) -> Fit:
+) -> Trained:
     """MCMC itself: the student's parameters are its draws, which the teacher replaces."""
-    return fit(
+    return train(
         target, Particles(start), teacher or _langevin(), Copy(), particles=len(start), **settings
     )
 

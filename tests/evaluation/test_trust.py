@@ -10,7 +10,7 @@ import pytest
 
 from understudy.core import IngredientError, Student
 from understudy.evaluation import trust
-from understudy.evaluation.findings import Effects, Finding, Trust
+from understudy.evaluation.trust.findings import Effects, Finding, Trust
 from understudy.students import FullGaussian, GaussianMixture
 from understudy.targets import LogDensity
 from understudy.targets.toy import Mixture

@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.bnn import methods, problems, recipes
+from experiments.bnn.averaging import averaged
+from experiments.bnn.course import follow
+from experiments.bnn.methods import Result
+from experiments.bnn.report import calibration_error, cells, goals, paired, pooled_ece
 from scipy.integrate import quad
 from scipy.special import expit, logit
 
-from understudy import store
+from understudy import files
+from experiments import bnn
 from understudy.core import IngredientError
-from understudy.experiments import bnn
-from understudy.experiments.bnn import methods, problems, recipes
-from understudy.experiments.bnn.averaging import averaged
-from understudy.experiments.bnn.course import follow
-from understudy.experiments.bnn.methods import Result
-from understudy.report.bnn import calibration_error, cells, goals, paired, pooled_ece
 from understudy.students import DiagonalGaussian
 from understudy.targets import BayesianNetwork
 
@@ -41,7 +41,7 @@ def test_a_run_writes_rows_picture_and_report_and_resumes(tmp_path, monkeypatch)
     figures = bnn.run(settings, tmp_path, progress=False)
     assert {p.name for p in tmp_path.iterdir()} == {"bnn.jsonl", "bnn.png", "report.json", "report.html"}
     assert json.dumps(figures, allow_nan=False)
-    rows = store.read_rows(tmp_path / "bnn.jsonl")
+    rows = files.read_rows(tmp_path / "bnn.jsonl")
     assert [row["split"] for row in rows] == [0, 1]
     wanted = {"dataset", "method", "split", "test_ll", "test_error", "ece", "train_seconds"}
     assert wanted | {"tuned", "amortised", "settings", "seed", "commit"} <= set(rows[0])
@@ -49,11 +49,11 @@ def test_a_run_writes_rows_picture_and_report_and_resumes(tmp_path, monkeypatch)
 
     monkeypatch.setitem(bnn.TASKS, ("HMC",), fake(0.9))
     bnn.run(settings, tmp_path, progress=False)
-    assert store.read_rows(tmp_path / "bnn.jsonl") == rows, "rows of the same settings are kept"
+    assert files.read_rows(tmp_path / "bnn.jsonl") == rows, "rows of the same settings are kept"
     with (tmp_path / "bnn.jsonl").open("w") as file:
         file.write(json.dumps(rows[0]) + "\n")
     bnn.run(settings, tmp_path, progress=False)
-    again = store.read_rows(tmp_path / "bnn.jsonl")
+    again = files.read_rows(tmp_path / "bnn.jsonl")
     assert [row["split"] for row in again] == [0, 1], "half a group is made again"
     assert again[0]["test_ll"] != rows[0]["test_ll"]
 
@@ -62,7 +62,7 @@ def test_another_seed_adds_further_splits(tmp_path, monkeypatch):
     monkeypatch.setitem(bnn.TASKS, ("HMC",), fake(0.5))
     for seed in (3, 1, 3):
         bnn.run(bnn.Settings(methods="HMC", seed=seed, **TINY), tmp_path, progress=False)
-    rows = store.read_rows(tmp_path / "bnn.jsonl")
+    rows = files.read_rows(tmp_path / "bnn.jsonl")
     assert [(row["seed"], row["split"]) for row in rows] == [(3, 0), (3, 1), (1, 2), (1, 3)]
     assert bnn._resume(tmp_path / "bnn.jsonl", bnn.Settings(seed=7, **TINY)) == (set(), 4)
     with (tmp_path / "bnn.jsonl").open("w") as file:
@@ -70,7 +70,7 @@ def test_another_seed_adds_further_splits(tmp_path, monkeypatch):
     assert bnn._resume(tmp_path / "bnn.jsonl", bnn.Settings(seed=3, **TINY))[1] == 0, "in any order"
     rows = rows[2:] + rows[:2]
     bnn.run(bnn.Settings(methods="HMC", **TINY | {"updates": 5}), tmp_path, progress=False)
-    more = store.read_rows(tmp_path / "bnn.jsonl")
+    more = files.read_rows(tmp_path / "bnn.jsonl")
     assert more[:4] == rows, "rows of other settings stay"
     assert [row["split"] for row in more[4:]] == [0, 1]
 

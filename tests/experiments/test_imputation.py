@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments import imputation
 from understudy.core import IngredientError, Student
 from understudy.data import Images
-from understudy.experiments import imputation
 from understudy.targets import LatentVariableModel
 
 

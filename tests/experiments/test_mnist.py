@@ -3,21 +3,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.mnist import course, live, measures, methods
 from tqdm import tqdm
+from understudy.training.preparing import prepare
 
-from understudy import store
-from understudy.callbacks import StopTraining
+from understudy import files
+from experiments import mnist
 from understudy.core import ExplicitStudent, IngredientError
-from understudy.experiments import mnist
-from understudy.experiments.mnist import course, live, measures, methods
 from understudy.feedbacks import ExclusiveKL
-from understudy.image_networks import ImageDecoder
-from understudy.preparation import prepare
-from understudy.report import mnist as tables
+from understudy.networks.images import ImageDecoder
+from experiments.mnist import tables
 from understudy.report import training_curves
 from understudy.students import DiagonalGaussian, image_encoder
 from understudy.targets import LatentVariableModel, two_gaussians
 from understudy.teachers import Identity
+from understudy.training.recording import StopTraining
 
 SMALL = {"hidden": (6,), "channels": (2, 3)}
 
@@ -101,7 +101,7 @@ def test_the_budget_is_cpu_time_and_survives_a_break(tmp_path, monkeypatch):
     second(chunk(32))
     with pytest.raises(StopTraining):
         second(chunk(42))
-    assert store.read_rows(path)[-1]["core_seconds"] == 12.0
+    assert files.read_rows(path)[-1]["core_seconds"] == 12.0
 
 
 def test_what_is_done_in_a_pause_does_not_count(tmp_path, monkeypatch):
@@ -247,7 +247,7 @@ def test_tables_pair_every_method_with_the_vae_of_its_seed(tmp_path):
     for name in values:
         method, _, seed = name.partition(", seed ")
         row = {"name": name, "method": method, "train_seed": int(seed or 0), **figures}
-        store.append_row(tmp_path / "mnist.jsonl", row)
+        files.append_row(tmp_path / "mnist.jsonl", row)
     assert tables.paired(tmp_path) == {"HMC-VI, T=2": (1.5, 0.5, 2)}
     assert tables.differences(tmp_path) == [("HMC-VI, T=2", "2", "+1.50 ± 0.50")]
     lines = tables.likelihoods(tmp_path)
@@ -269,7 +269,7 @@ def test_both_readings_of_eta_are_paired_with_one_vae(tmp_path):
         np.savez(folder / "mnist_hais.npz", **{name: np.asarray(v) for name, v in found.items()})
         for name in found:
             row = {"name": name, "method": name, "train_seed": 0, "encoder": "Gaussian", "updates": 9}
-            store.append_row(folder / "mnist.jsonl", row | {"settings": {"eta": reading}})
+            files.append_row(folder / "mnist.jsonl", row | {"settings": {"eta": reading}})
     vae, first, second = tables.short(tmp_path)
     assert vae == ("VAE", "Gaussian", "", "+0.00", "9", "")
     assert first == (langevin, "Gaussian", "eta", "-9.15", "9", "-2.50 ± 0.50")

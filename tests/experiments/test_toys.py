@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy import cli, store
+from understudy import cli, files
+from experiments import toys
 from understudy.core import IngredientError
-from understudy.experiments import toys
-from understudy.training import Fit
 
 TINY = toys.Settings(updates=2, repeats=2, draws=100)
 SIZES = {"FLOORS": 2, "MANY": 500, "REFERENCES": {"w1": 1000, "mmd": 300}}
@@ -50,7 +49,7 @@ def test_the_files_and_figures_are_there(made):
 
 
 def test_every_row_is_whole(made):
-    rows = store.read_rows(made[0] / "toys.jsonl")
+    rows = files.read_rows(made[0] / "toys.jsonl")
     assert len(rows) == 5
     expected = {"kind", "name", "target", "student", "teacher", "feedback", "mmd", "mmd_floor", "w1"}
     expected |= {"w1_floor", "modes", "modes_total", "weight_tv", "total_variation", "seconds"}

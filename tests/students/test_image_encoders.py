@@ -4,10 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy import fit, store
+from understudy import files, fit
 from understudy.core import CONDITIONS, IngredientError
 from understudy.feedbacks import JensenShannon
-from understudy.image_networks import ImageCriticBuilder
+from understudy.networks.images import ImageCriticBuilder
 from understudy.students import DropoutEncoder, NoisyEncoder, image_encoder
 from understudy.targets import LogDensity
 from understudy.teachers import Langevin
@@ -49,8 +49,8 @@ def test_wild_encoders_learn_by_a_critic_and_come_back_from_a_file(name, tmp_pat
     changed = jax.tree.map(lambda a, b: bool((a != b).any()), *map(_arrays, (student, fitted.student)))
     assert all(jax.tree.leaves(changed))
     settled = eqx.filter_jit(lambda student: student.settled(X))(fitted.student)
-    store.save(tmp_path / "student.safetensors", settled)
-    again = store.load(tmp_path / "student.safetensors")
+    files.save(tmp_path / "student.safetensors", settled)
+    again = files.load(tmp_path / "student.safetensors")
     same = jax.tree.map(lambda a, b: bool((a == b).all()), *map(_arrays, (settled, again)))
     assert all(jax.tree.leaves(same))
 

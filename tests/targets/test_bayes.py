@@ -10,7 +10,7 @@ from understudy.feedbacks import ExclusiveKL
 from understudy.students import DiagonalGaussian
 from understudy.targets import BayesianNetwork, logistic_regression
 from understudy.teachers import Identity
-from understudy.training import fit
+from understudy.training import train
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).normal(size=(12, 3))
@@ -162,7 +162,7 @@ def test_starts_have_units_of_variance_one():
 def test_it_fits_through_the_front_door():
     target = logistic_regression(X, Y)
     student = DiagonalGaussian(target.dim, scale=0.1)
-    learnt = fit(
+    learnt = train(
         target, student, Identity(), ExclusiveKL(), target.minibatches(6), updates=20, progress=False
     )
     assert jnp.isfinite(learnt.student.mean).all()

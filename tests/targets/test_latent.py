@@ -7,12 +7,13 @@ import pytest
 from jax.scipy.stats import multivariate_normal
 
 from understudy import fit
+from understudy.batches import Binarised, binarise
 from understudy.core import ExplicitStudent, Indexed, IngredientError, prepared
 from understudy.feedbacks import ExclusiveKL
-from understudy.image_networks import ImageDecoder
 from understudy.networks import Perceptron
+from understudy.networks.images import ImageDecoder
 from understudy.students import gaussian_encoder
-from understudy.targets import Binarised, LatentVariableModel, OfIndexed, binarise
+from understudy.targets import LatentVariableModel, OfIndexed
 from understudy.teachers import Identity, hmc
 
 KEY = jax.random.key(0)

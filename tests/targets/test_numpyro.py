@@ -17,7 +17,7 @@ from understudy.feedbacks import ExclusiveKL
 from understudy.students import DiagonalGaussian
 from understudy.targets.numpyro import from_numpyro
 from understudy.teachers import Identity
-from understudy.training import fit
+from understudy.training import train
 
 DATA = np.array([0.3, 1.2, -0.4])
 
@@ -192,7 +192,7 @@ def test_minibatches_are_conditions():
     np.testing.assert_allclose(np.mean(parts), target.log_density(z), rtol=1e-5)
     rows = Minibatches(((MANY,), {}), 10, together=True)
     ingredients = (target, DiagonalGaussian(1), Identity(), ExclusiveKL(), rows)
-    fitted = fit(*ingredients, updates=2000, optimiser=optax.adam(0.01), average=0.99, progress=False)
+    fitted = train(*ingredients, updates=2000, optimiser=optax.adam(0.01), average=0.99, progress=False)
     precision = MANY.size + 1 / 4
     assert float(fitted.student.mean[0]) == pytest.approx(MANY.sum() / precision, abs=0.1)
     assert float(fitted.student.scale[0]) == pytest.approx(precision**-0.5, rel=0.3)

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from understudy import store
+from understudy import files
 from understudy.core import IngredientError
 
 VARIABLE = "UNDERSTUDY_DATA"
@@ -65,7 +65,7 @@ def obtain(
     _check(raw, address, digest, expected)
     place = cache_folder() / file
     place.parent.mkdir(parents=True, exist_ok=True)
-    store.replace_file(place, [raw])
+    files.replace_file(place, [raw])
     return raw
 
 

@@ -1,15 +1,6 @@
 """How good draws are: against a target, against reference draws, mode by mode."""
 
-from understudy.evaluation.evidence import (
-    Base,
-    Bounds,
-    Evidence,
-    annealed_evidence,
-    bidirectional,
-    gaussian_base,
-    importance_weighted,
-)
-from understudy.evaluation.samples import (
+from understudy.evaluation.distances import (
     ModeReport,
     classifier_two_sample,
     energy_distance,
@@ -21,6 +12,15 @@ from understudy.evaluation.samples import (
     squared_maximum_mean_discrepancy,
     wasserstein_1,
 )
+from understudy.evaluation.evidence import (
+    Base,
+    Bounds,
+    Evidence,
+    annealed_evidence,
+    bidirectional,
+    gaussian_base,
+    importance_weighted,
+)
 from understudy.evaluation.stein import (
     SteinTest,
     kernel_stein_discrepancy,
@@ -28,7 +28,7 @@ from understudy.evaluation.stein import (
     stein_kernel,
     stein_test,
 )
-from understudy.evaluation.trust import Finding, Trust, calibration, check, default_teacher
+from understudy.evaluation.trust.check import Finding, Trust, calibration, check, default_teacher
 
 __all__ = [
     "Base",

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, ArrayLike, Float, Scalar
 
-from understudy.core import LogDensity
+from understudy.core import BoundLogDensity, Key
 
 FIRST_STEP = 0.5
 
@@ -35,7 +35,7 @@ class Walk(NamedTuple):
     leapfrogs: int
     acceptance: float
 
-    def forward(self, key: PRNGKeyArray, density: LogDensity, dim: int) -> tuple[Array, Array]:
+    def forward(self, key: Key, density: BoundLogDensity, dim: int) -> tuple[Array, Array]:
         """Log weights of chains from the base to the target, and the step of every rung."""
         pilot, start, key = jax.random.split(key, 3)
         scouts = max(2, self.chains // 4)
@@ -45,7 +45,7 @@ class Walk(NamedTuple):
         return self._run(key, density, draws[scouts:], gaps, betas, steps)
 
     def backward(
-        self, key: PRNGKeyArray, density: LogDensity, u: Float[Array, " d"], steps: Float[Array, " k"]
+        self, key: Key, density: BoundLogDensity, u: Float[Array, " d"], steps: Float[Array, " k"]
     ) -> Float[Array, " n"]:
         """Log weights of chains from one exact draw of the target back to the base."""
         gaps, betas = jnp.diff(self.schedule)[::-1], self.schedule[-2::-1]
@@ -77,7 +77,7 @@ class Walk(NamedTuple):
 
 
 def transition(
-    key: PRNGKeyArray, density: LogDensity, point: Point, beta: Array, step: Array, leapfrogs: int
+    key: Key, density: BoundLogDensity, point: Point, beta: Array, step: Array, leapfrogs: int
 ) -> tuple[Point, Scalar]:
     """One Hamiltonian transition at N(u; 0, I)^(1 - beta) p(u)^beta; its mean acceptance."""
     draw, jitter, test = jax.random.split(key, 3)
@@ -106,8 +106,8 @@ def transition(
 
 
 def settle(
-    key: PRNGKeyArray,
-    density: LogDensity,
+    key: Key,
+    density: BoundLogDensity,
     point: Point,
     step: ArrayLike,
     transitions: int,
@@ -125,7 +125,7 @@ def settle(
     return point, step, draws
 
 
-def at(density: LogDensity, u: Float[Array, "n d"]) -> Point:
+def at(density: BoundLogDensity, u: Float[Array, "n d"]) -> Point:
     """The chains at ``u``."""
     return Point(u, *jax.vmap(jax.value_and_grad(density))(u))
 

@@ -13,14 +13,15 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, Float, Scalar
 
 from understudy.checks import fraction, instance, whole
 from understudy.core import (
+    BoundLogDensity,
     Condition,
     ExplicitStudent,
     IngredientError,
-    LogDensity,
+    Key,
     Student,
     Target,
     numbered,
@@ -66,13 +67,13 @@ class Simulator(Protocol):
         """Log p(x, z)."""
         ...
 
-    def simulate(self, key: PRNGKeyArray, n: int) -> tuple[Array, Array]:
+    def simulate(self, key: Key, n: int) -> tuple[Array, Array]:
         """``n`` draws of z, and of x given each."""
         ...
 
 
 def importance_weighted(
-    key: PRNGKeyArray,
+    key: Key,
     target: Target,
     proposal: ExplicitStudent,
     x: Condition,
@@ -113,7 +114,7 @@ def importance_weighted(
 
 
 def annealed_evidence(
-    key: PRNGKeyArray,
+    key: Key,
     target: Target,
     x: Condition,
     base: Base | None = None,
@@ -157,7 +158,7 @@ def annealed_evidence(
 
 
 def bidirectional(
-    key: PRNGKeyArray,
+    key: Key,
     model: Simulator,
     n: int = 16,
     proposal: Student | None = None,
@@ -210,7 +211,7 @@ def bidirectional(
 
 
 def gaussian_base(
-    key: PRNGKeyArray,
+    key: Key,
     target: Target,
     x: Condition,
     proposal: Student | None = None,
@@ -254,7 +255,7 @@ def gaussian_base(
     return _over_conditions(one, (target, proposal), key, x, batch)
 
 
-def _whitened(target: Target, x: Condition, base: Base) -> LogDensity:
+def _whitened(target: Target, x: Condition, base: Base) -> BoundLogDensity:
     volume = jnp.log(jnp.diag(base.factor)).sum()
     return lambda u: target.log_density(base.mean + base.factor @ u, x) + volume
 
@@ -285,7 +286,7 @@ def _checked(chains: int, rungs: int, leapfrogs: int, acceptance: float) -> tupl
     return whole("chains", chains), whole("rungs", rungs), whole("leapfrogs", leapfrogs), acceptance
 
 
-def _over_conditions(one: Callable, models: tuple, key: PRNGKeyArray, x: Condition, batch: int):
+def _over_conditions(one: Callable, models: tuple, key: Key, x: Condition, batch: int):
     """``one(*models, key, x)`` for every row of ``x``, ``batch`` rows at a time, as one program."""
     keys = jax.random.split(key, _rows(x))
     size = min(whole("batch", batch), len(keys))

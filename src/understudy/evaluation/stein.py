@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from understudy.checks import one_of
+from understudy.core import Key
 from understudy.evaluation.pairs import KERNELS, map_rows, resolve_bandwidth
 
 
@@ -94,7 +95,7 @@ def squared_kernel_stein_discrepancy(
 
 @partial(jax.jit, static_argnames=("kernel", "repeats"))
 def stein_test(
-    key: PRNGKeyArray,
+    key: Key,
     z: Float[Array, "n d"],
     score: Float[Array, "n d"],
     kernel: str = "imq",

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Float, PyTree, Scalar
 
 from understudy.checks import function, one_of, positive, whole
-from understudy.core import Condition, Divergence, Lesson, Student, Target, Teacher
+from understudy.core import Condition, Divergence, Key, Lesson, Student, Target, Teacher
 from understudy.feedbacks.common import (
     Builder,
     Elementwise,
@@ -36,7 +36,7 @@ class CriticBuilder(eqx.Module):
     hidden: tuple[int, ...] = eqx.field(static=True, converter=tuple, default=(64, 64))
     activation: Callable = eqx.field(static=True, default=jax.nn.softplus)
 
-    def __call__(self, key: PRNGKeyArray, dim: int, x: Condition) -> Critic:
+    def __call__(self, key: Key, dim: int, x: Condition) -> Critic:
         """Create the critic."""
         return Critic(key, dim, x, self.hidden, self.activation)
 
@@ -56,7 +56,7 @@ class Adversarial(Divergence):
         del target, teacher
         needs_paths(self, student)
 
-    def init(self, key: PRNGKeyArray, dim: int, x: Condition) -> PyTree:
+    def init(self, key: Key, dim: int, x: Condition) -> PyTree:
         """Build the critic."""
         return self.critic(key, dim, x)
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Float, PyTree, Scalar
 
 from understudy.core import (
     Condition,
@@ -14,6 +14,7 @@ from understudy.core import (
     Divergence,
     ExplicitStudent,
     IngredientError,
+    Key,
     Lesson,
     Student,
     Target,
@@ -22,7 +23,7 @@ from understudy.core import (
 TINY = 1e-12
 
 Tree = TypeVar("Tree")
-Builder = Callable[[PRNGKeyArray, int, Condition], Callable]
+Builder = Callable[[Key, int, Condition], Callable]
 Elementwise = Callable[[Float[Array, "*s"]], Float[Array, "*s"]]
 
 
@@ -31,7 +32,7 @@ class CriticFree(Divergence):
 
     critic_steps: int = eqx.field(static=True, default=0, init=False)
 
-    def init(self, key: PRNGKeyArray, dim: int, x: Condition) -> PyTree:
+    def init(self, key: Key, dim: int, x: Condition) -> PyTree:
         """There is no critic."""
         del key, dim, x
         return None

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Float, PyTree, Scalar
 
 from understudy.checks import function, one_of, whole
-from understudy.core import Condition, Divergence, IngredientError, Lesson, Student, Target, Teacher
+from understudy.core import Condition, Divergence, IngredientError, Key, Lesson, Student, Target, Teacher
 from understudy.feedbacks.adversarial import (
     Adversarial,
     CriticBuilder,
@@ -175,7 +175,7 @@ class ContrastiveDivergence(Divergence):
         del target, teacher
         needs_density(self, student)
 
-    def init(self, key: PRNGKeyArray, dim: int, x: Condition) -> PyTree:
+    def init(self, key: Key, dim: int, x: Condition) -> PyTree:
         """Build the critic, if the ratio is used."""
         return self.critic(key, dim, x) if self.ratio else None
 

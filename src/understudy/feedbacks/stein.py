@@ -6,10 +6,10 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Float, PyTree, Scalar
 
 from understudy.checks import function, one_of, optional_positive, positive, sizes, whole
-from understudy.core import Condition, Divergence, Lesson, Student, Target, Teacher
+from understudy.core import Condition, Divergence, Key, Lesson, Student, Target, Teacher
 from understudy.feedbacks.common import (
     Builder,
     CriticFree,
@@ -100,7 +100,7 @@ class VectorCritic(eqx.Module):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         dim: int,
         x: Condition,
         hidden: tuple[int, ...] = (64, 64),
@@ -146,7 +146,7 @@ class LearntStein(Divergence):
         del target, teacher
         needs_paths(self, student)
 
-    def init(self, key: PRNGKeyArray, dim: int, x: Condition) -> PyTree:
+    def init(self, key: Key, dim: int, x: Condition) -> PyTree:
         """Build the test function."""
         return self.critic(key, dim, x)
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from understudy import store
+from understudy import files
 from understudy.core import Condition, IngredientError, Target
 
 STUDENT, EXACT, QUIET = "#1f6feb", "#24292f", "#8c959f"
@@ -92,7 +92,7 @@ def training_curves(
 
 def write_picture(figure: Figure, path: str | Path) -> Path:
     """Write a figure as a PNG file."""
-    store.replace_file(Path(path), [picture_bytes(figure)])
+    files.replace_file(Path(path), [picture_bytes(figure)])
     return Path(path)
 
 

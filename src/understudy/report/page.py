@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from understudy import store
+from understudy import files
+from understudy.files.saving import StoreError
 from understudy.report.figures import CURVES, picture_bytes, training_curves
-from understudy.store import StoreError
 
 Record = Mapping[str, Any]
 
@@ -73,8 +73,8 @@ def describe_run(
     path = Path(folder) / "report.json"
     described = {"title": title, "lead": lead, "settings": dict(settings), "figures": list(figures)}
     described |= {"pictures": list(pictures), "notes": list(notes)}
-    text = json.dumps(store.plain(described), indent=1, allow_nan=False)
-    store.replace_file(path, [text.encode()])
+    text = json.dumps(files.plain(described), indent=1, allow_nan=False)
+    files.replace_file(path, [text.encode()])
     return path
 
 
@@ -91,12 +91,12 @@ def write_report(folder: str | Path) -> Path:
             "report; give the folder of a run, runs/demo say."
         )
     page = _page(_summary(folder, rows) if description is None else description, folder, rows)
-    store.replace_file(folder / "report.html", [page.encode()])
+    files.replace_file(folder / "report.html", [page.encode()])
     return folder / "report.html"
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    rows = store.read_rows(path)
+    rows = files.read_rows(path)
     if not all(isinstance(row, dict) for row in rows):
         raise StoreError(f"{path} does not hold rows of a training; remove the lines that are not.")
     return rows

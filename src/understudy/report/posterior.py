@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from understudy import store
+from understudy import files
 from understudy.report.figures import EXACT, QUIET, STUDENT, blank_panels, picture_bytes
 from understudy.report.page import document, figures_table, inlined, show
 
@@ -45,7 +45,7 @@ def write_posterior_report(path: str | Path, result: Any, trust: Any, even: Any,
     word = "can be trusted as far as these tests see" if trust.trusted else "should not be trusted"
     lead = f"{result.target.dim} unconstrained dimensions. The draws {word}."
     page = document("Posterior", lead, [part for part in parts if part])
-    store.replace_file(Path(path), [page.encode()])
+    files.replace_file(Path(path), [page.encode()])
     return Path(path)
 
 

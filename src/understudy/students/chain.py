@@ -6,10 +6,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import paramax
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float
 
 from understudy.checks import instance, positive, whole
-from understudy.core import Condition, IngredientError, LogDensity, Student, Target
+from understudy.core import BoundLogDensity, Condition, IngredientError, Key, Student, Target
 
 
 class TruncatedChain(Student):
@@ -59,20 +59,20 @@ class TruncatedChain(Student):
         self.log_preconditioner = jnp.zeros(base.dim)
         self.kind, self.dim = kind, base.dim
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw from the base student and run the chain."""
         base_key, chain_key = jax.random.split(key)
         target = paramax.unwrap(self.target)
         run = _RUNS[self.kind]
 
-        def one(key: PRNGKeyArray, z: Float[Array, " d"]) -> Float[Array, " d"]:
+        def one(key: Key, z: Float[Array, " d"]) -> Float[Array, " d"]:
             scales = jnp.exp(self.log_step_sizes), jnp.exp(self.log_preconditioner)
             return run(key, lambda point: target.log_density(point, x), z, *scales)
 
         return jax.vmap(one)(jax.random.split(chain_key, n), self.base.sample(base_key, x, n))
 
 
-def _langevin(key, log_density: LogDensity, z, step_sizes, preconditioner):
+def _langevin(key, log_density: BoundLogDensity, z, step_sizes, preconditioner):
     def step(z, inputs):
         size, noise = inputs
         drift = size * preconditioner * jax.grad(log_density)(z)
@@ -82,7 +82,7 @@ def _langevin(key, log_density: LogDensity, z, step_sizes, preconditioner):
     return jax.lax.scan(step, z, (step_sizes, noises))[0]
 
 
-def _leapfrog(key, log_density: LogDensity, z, step_sizes, preconditioner):
+def _leapfrog(key, log_density: BoundLogDensity, z, step_sizes, preconditioner):
     gradient = jax.grad(log_density)
 
     def step(state, size):

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import paramax
 from flowjax.bijections.masked_autoregressive import masked_autoregressive_mlp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from understudy.checks import fraction, random_key, vector, whole
-from understudy.core import Condition, DiscreteStudent, Lesson, ProjectableStudent
+from understudy.core import Condition, DiscreteStudent, Key, Lesson, ProjectableStudent
 from understudy.networks import flat
 from understudy.students._common import features, pool
 
@@ -36,7 +36,7 @@ class Bernoulli(DiscreteStudent, ProjectableStudent):
         probability = fraction("probability", probability)
         self.logits = jax.scipy.special.logit(vector("probability", probability, dim))
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Toss every coin ``n`` times."""
         return jax.random.bernoulli(key, jax.nn.sigmoid(self.logits), (n, self.dim)).astype(float)
 
@@ -68,7 +68,7 @@ class Categorical(DiscreteStudent, ProjectableStudent):
         self.dim = whole("dim", dim)
         self.logits = jnp.zeros((dim, whole("categories", categories, least=2)))
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Roll every die ``n`` times."""
         return jax.random.categorical(key, self.logits, shape=(n, self.dim)).astype(float)
 
@@ -110,7 +110,7 @@ class Autoregressive(DiscreteStudent):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         dim: int,
         hidden: int = 64,
         depth: int = 1,
@@ -130,7 +130,7 @@ class Autoregressive(DiscreteStudent):
             key=random_key(key),
         )
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Toss the coins in order."""
         logits = self._logits(x)
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import paramax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float
 
 from understudy.checks import number, random_key, shown, whole
-from understudy.core import Condition, IngredientError, Student
+from understudy.core import Condition, IngredientError, Key, Student
 
 
 class Dropout(Student):
@@ -42,7 +42,7 @@ class Dropout(Student):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         shapes: Sequence[tuple[int, int]],
         rate: ArrayLike = 0.5,
         noise: Literal["units", "connections", "gaussian"] = "units",
@@ -60,12 +60,12 @@ class Dropout(Student):
         self.noise = noise
         self.dim = sum(out * size + out for out, size in shapes)
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw ``n`` noisy copies of all weights."""
         rates = paramax.unwrap(self.rate)
         draw = _NOISES[self.noise]
 
-        def one(key: PRNGKeyArray) -> Float[Array, " d"]:
+        def one(key: Key) -> Float[Array, " d"]:
             keys = jax.random.split(key, len(self.weights))
             triples = zip(keys, self.weights, rates, strict=True)
             return ravel_pytree(([w * draw(k, w.shape, r) for k, w, r in triples], self.biases))[0]

@@ -6,10 +6,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, Float, Scalar
 
 from understudy.checks import function, sizes, whole
-from understudy.core import Condition, ExplicitStudent, IngredientError
+from understudy.core import Condition, ExplicitStudent, IngredientError, Key
 from understudy.networks import Perceptron, flat
 
 
@@ -30,7 +30,7 @@ class GaussianEncoder(ExplicitStudent):
         self.network = function("network", network)
         self.dim = whole("dim", dim)
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw mean + scale * noise."""
         mean, log_scale = self._parameters(x)
         return mean + jnp.exp(log_scale) * jax.random.normal(key, (n, self.dim))
@@ -51,7 +51,7 @@ class GaussianEncoder(ExplicitStudent):
 
 
 def gaussian_encoder(
-    key: PRNGKeyArray,
+    key: Key,
     dim: int,
     condition: Condition,
     hidden: Sequence[int] = (64, 64),

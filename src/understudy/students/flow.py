@@ -16,10 +16,10 @@ from flowjax.bijections import (
     Vmap,
 )
 from flowjax.distributions import AbstractDistribution, StandardNormal, Transformed
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from understudy.checks import instance, number, positive, random_key, vector, whole
-from understudy.core import Condition, ExplicitStudent, IngredientError
+from understudy.core import Condition, ExplicitStudent, IngredientError, Key
 from understudy.networks import flat
 from understudy.students._common import features
 
@@ -48,7 +48,7 @@ class Flow(ExplicitStudent):
         self.distribution = distribution
         self.dim = distribution.shape[0]
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw from the base and transform."""
         return self.distribution.sample(key, (n,), self._condition(x))
 
@@ -62,7 +62,7 @@ class Flow(ExplicitStudent):
 
 
 def coupling_flow(
-    key: PRNGKeyArray,
+    key: Key,
     dim: int,
     layers: int = 4,
     condition: Condition = None,
@@ -93,7 +93,7 @@ def coupling_flow(
 
 
 def autoregressive_flow(
-    key: PRNGKeyArray,
+    key: Key,
     dim: int,
     layers: int = 4,
     condition: Condition = None,

@@ -5,13 +5,14 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.stats import norm
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from understudy.checks import number, positive, random_key, vector, whole
 from understudy.core import (
     Condition,
     ExplicitStudent,
     IngredientError,
+    Key,
     Lesson,
     ProjectableStudent,
     StratifiedStudent,
@@ -50,7 +51,7 @@ class DiagonalGaussian(ExplicitStudent, ProjectableStudent):
         """The standard deviations."""
         return jnp.exp(self.log_scale)
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw mean + scale * noise."""
         return self.mean + self.scale * jax.random.normal(key, (n, self.dim))
 
@@ -102,7 +103,7 @@ class FullGaussian(ExplicitStudent, ProjectableStudent):
         """The Cholesky factor L of the covariance."""
         return jnp.tril(self.lower, -1) + jnp.diag(jnp.exp(self.log_diagonal))
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw mean + L noise."""
         return self.mean + jax.random.normal(key, (n, self.dim)) @ self.factor.T
 
@@ -152,7 +153,7 @@ class LowRankGaussian(ExplicitStudent):
         angles = jnp.outer(jnp.arange(dim) + 0.5, jnp.arange(whole("rank", rank)) % dim)
         self.factor = 0.1 * scale[:, None] * jnp.cos(jnp.pi / dim * angles)
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw mean + scale * noise + F noise'."""
         noise = jax.random.normal(key, (n, self.dim + self.factor.shape[1]))
         own, shared = noise[:, : self.dim], noise[:, self.dim :]
@@ -186,20 +187,20 @@ class GaussianMixture(ExplicitStudent, StratifiedStudent):
     log_scales: Float[Array, "k d"]
     dim: int = eqx.field(static=True)
 
-    def __init__(self, key: PRNGKeyArray, dim: int, components: int, spread: ArrayLike = 3.0):
+    def __init__(self, key: Key, dim: int, components: int, spread: ArrayLike = 3.0):
         self.dim = whole("dim", dim)
         shape = (whole("components", components), dim)
         self.logits = jnp.zeros(components)
         self.means = spread * jax.random.normal(random_key(key), shape)
         self.log_scales = jnp.zeros(shape)
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw components at random, then from them."""
         key, gate = jax.random.split(key)
         return self._draw(key, jax.random.categorical(gate, self.logits, shape=(n,)))
 
     def stratified(
-        self, key: PRNGKeyArray, x: Condition, n: int
+        self, key: Key, x: Condition, n: int
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         """Draw from every component, weighed by its probability."""
         branch, weights = stratify(self.logits, n)
@@ -210,6 +211,6 @@ class GaussianMixture(ExplicitStudent, StratifiedStudent):
         within = norm.logpdf(z, self.means, jnp.exp(self.log_scales)).sum(-1)
         return jax.nn.logsumexp(jax.nn.log_softmax(self.logits) + within)
 
-    def _draw(self, key: PRNGKeyArray, branch: Array) -> Float[Array, "n d"]:
+    def _draw(self, key: Key, branch: Array) -> Float[Array, "n d"]:
         noise = jax.random.normal(key, (branch.shape[0], self.dim))
         return self.means[branch] + jnp.exp(self.log_scales)[branch] * noise

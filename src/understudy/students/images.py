@@ -5,18 +5,18 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from understudy.checks import fraction, random_key, sizes, whole
-from understudy.convolutions import Size, leaky
-from understudy.core import Condition, IngredientError, Student
-from understudy.image_networks import ConvolutionalFeatures, ImageNetwork, wild_features
+from understudy.core import Condition, IngredientError, Key, Student
 from understudy.networks import Perceptron
+from understudy.networks.convolutions import Size, leaky
+from understudy.networks.images import ConvolutionalFeatures, ImageNetwork, wild_features
 from understudy.students.encoders import GaussianEncoder
 
 
 def image_encoder(
-    key: PRNGKeyArray,
+    key: Key,
     dim: int,
     size: Size,
     hidden: Sequence[int] = (500,),
@@ -58,7 +58,7 @@ class NoisyEncoder(Student):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         dim: int,
         size: Size,
         noise: int = 32,
@@ -76,7 +76,7 @@ class NoisyEncoder(Student):
             )
         self.head = Perceptron(second, [count - noise, *sizes("hidden", hidden), dim], leaky)
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Warp ``n`` noises whose mean and scale come from the image."""
         mean, log_scale, h = jnp.split(self.features(x), [self.noise, 2 * self.noise])
         noises = mean + jnp.exp(log_scale) * jax.random.normal(key, (n, self.noise))
@@ -110,7 +110,7 @@ class DropoutEncoder(Student):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         dim: int,
         size: Size,
         rate: float = 0.5,
@@ -123,7 +123,7 @@ class DropoutEncoder(Student):
         self.features = wild_features(first, size, channels)
         self.head = Perceptron(second, [self.features.count, *sizes("hidden", hidden), dim], leaky)
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Drop features at random, ``n`` times."""
         h = leaky(self.features(x)) / (1 - self.rate)
         kept = jax.random.bernoulli(key, 1 - self.rate, (n, h.size))

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float
 
 from understudy.checks import random_key, sizes, whole
-from understudy.core import Condition, StratifiedStudent, Student
+from understudy.core import Condition, Key, StratifiedStudent, Student
 from understudy.networks import Perceptron, flat
 from understudy.students._common import features, stratify
 
@@ -34,7 +34,7 @@ class Implicit(Student):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         dim: int,
         noise: int = 3,
         hidden: Sequence[int] = (20, 20),
@@ -47,7 +47,7 @@ class Implicit(Student):
         widths = [noise + self.condition_size, *sizes("hidden", hidden), dim]
         self.network = Perceptron(key, widths, activation)
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Warp ``n`` noises."""
         noise = jax.random.normal(key, (n, self.noise))
         condition = features(x, self.condition_size)
@@ -81,7 +81,7 @@ class Gated(StratifiedStudent):
 
     def __init__(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         dim: int,
         branches: int = 8,
         noise: int = 3,
@@ -103,7 +103,7 @@ class Gated(StratifiedStudent):
         biases = spread * jax.random.normal(centres, (branches, dim))
         self.networks = eqx.tree_at(lambda tree: tree.biases[-1], networks, biases)
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Let the gate choose a network for each of ``n`` noises."""
         key, gate = jax.random.split(key)
         branch = jax.random.categorical(gate, self._gate_logits(x), shape=(n,))
@@ -113,7 +113,7 @@ class Gated(StratifiedStudent):
         return jnp.take_along_axis(draws, branch[:, None, None], 1)[:, 0]
 
     def stratified(
-        self, key: PRNGKeyArray, x: Condition, n: int
+        self, key: Key, x: Condition, n: int
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         """Draw from every network, weighed by the gate's probabilities."""
         _, weights = stratify(self._gate_logits(x), n)

@@ -6,10 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from understudy.checks import positive, vector
-from understudy.core import Condition, ExplicitStudent, IngredientError, StratifiedStudent
+from understudy.core import Condition, ExplicitStudent, IngredientError, Key, StratifiedStudent
 from understudy.students._common import stratify
 
 
@@ -37,13 +37,13 @@ class Mixture(ExplicitStudent, StratifiedStudent):
         self.logits = jnp.log(vector("weights", weights, len(components)))
         self.dim = components[0].dim
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw components at random, then from them."""
         key, gate = jax.random.split(key)
         return self._draw(key, x, jax.random.categorical(gate, self.logits, shape=(n,)))
 
     def stratified(
-        self, key: PRNGKeyArray, x: Condition, n: int
+        self, key: Key, x: Condition, n: int
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         """Draw from every component, weighed by its probability."""
         branch, weights = stratify(self.logits, n)
@@ -57,7 +57,7 @@ class Mixture(ExplicitStudent, StratifiedStudent):
         """Log density of each component."""
         return eqx.filter_vmap(lambda one: one.log_prob(z, x))(self.components)
 
-    def _draw(self, key: PRNGKeyArray, x: Condition, branch: Array) -> Float[Array, "n d"]:
+    def _draw(self, key: Key, x: Condition, branch: Array) -> Float[Array, "n d"]:
         n, keys = branch.shape[0], jax.random.split(key, self.logits.shape[0])
         every = eqx.filter_vmap(lambda one, key: one.sample(key, x, n))(self.components, keys)
         return every[branch, jnp.arange(n)]

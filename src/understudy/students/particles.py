@@ -3,10 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from understudy.checks import number, positive, shown, vector, whole
-from understudy.core import Condition, Indexed, IngredientError, Lesson, ProjectableStudent, Student
+from understudy.core import Condition, Indexed, IngredientError, Key, Lesson, ProjectableStudent, Student
 
 
 class Particles(ProjectableStudent):
@@ -33,7 +33,7 @@ class Particles(ProjectableStudent):
         whole("the number of particles", self.z.shape[0])
         self.dim = whole("the number of columns of z", self.z.shape[1])
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """The particles, or ``n`` of them at random."""
         return _choose(key, self.z, n)
 
@@ -77,7 +77,7 @@ class ChainTable(ProjectableStudent):
                 f"start broadcasts to (rows, chains, dim) = {shape}; shape {start.shape} came."
             ) from error
 
-    def sample(self, key: PRNGKeyArray, x: Indexed, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Indexed, n: int) -> Float[Array, "n d"]:
         """The states of the chains of one row, or ``n`` of them at random."""
         if not isinstance(x, Indexed):
             raise IngredientError(
@@ -122,7 +122,7 @@ class NormalisedGaussian(Student):
         self.mean = vector("mean", mean, dim)
         self.log_scale = jnp.log(vector("scale", positive("scale", scale), dim))
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw noises, normalise them over the set, scale and shift."""
         whole("the number of normalised particles", n, least=2)
         noise = jax.random.normal(key, (n, self.dim))
@@ -130,7 +130,7 @@ class NormalisedGaussian(Student):
         return self.mean + jnp.exp(self.log_scale) * noise
 
 
-def _choose(key: PRNGKeyArray, z: Float[Array, "m d"], n: int) -> Float[Array, "n d"]:
+def _choose(key: Key, z: Float[Array, "m d"], n: int) -> Float[Array, "n d"]:
     return z if n == z.shape[0] else jax.random.choice(key, z, (n,))
 
 

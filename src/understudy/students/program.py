@@ -3,10 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float
 
 from understudy.checks import vector
-from understudy.core import Condition, Student
+from understudy.core import Condition, Key, Student
 
 
 class VariationalProgram(Student):
@@ -31,12 +31,12 @@ class VariationalProgram(Student):
         self.bias = vector("bias", bias, 2)
 
     @staticmethod
-    def random(key: PRNGKeyArray, scale: ArrayLike = 1.0) -> "VariationalProgram":
+    def random(key: Key, scale: ArrayLike = 1.0) -> "VariationalProgram":
         """A program whose parameters start as Gaussian noise of standard deviation ``scale``."""
         weight, bias = scale * jax.random.normal(key, (2, 2))
         return VariationalProgram(weight, bias)
 
-    def sample(self, key: PRNGKeyArray, x: Condition, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Run the program ``n`` times."""
         noise = jax.random.normal(key, (n, 3))
         sides = jax.nn.relu(self.weight * noise[:, :2] + self.bias)

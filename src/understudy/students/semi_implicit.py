@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from understudy.checks import random_key, sizes, whole
-from understudy.convolutions import Size, leaky
-from understudy.core import Condition, SemiImplicitStudent
-from understudy.image_networks import ConvolutionalFeatures
+from understudy.core import Condition, Key, SemiImplicitStudent
 from understudy.networks import Perceptron, flat
+from understudy.networks.convolutions import Size, leaky
+from understudy.networks.images import ConvolutionalFeatures
 from understudy.students._common import features as flat_features
 
 
@@ -39,7 +39,7 @@ class SemiImplicit(SemiImplicitStudent):
         self.features, self.head = features, head
         self.dim, self.noises = whole("dim", dim), whole("noise", noise)
 
-    def noise(self, key: PRNGKeyArray, n: int) -> Float[Array, "n e"]:
+    def noise(self, key: Key, n: int) -> Float[Array, "n e"]:
         """Standard Gaussian."""
         return jax.random.normal(key, (n, self.noises))
 
@@ -67,7 +67,7 @@ class _Active(eqx.Module):
 
 
 def semi_implicit(
-    key: PRNGKeyArray,
+    key: Key,
     dim: int,
     noise: int = 8,
     hidden: Sequence[int] = (64, 64),
@@ -90,7 +90,7 @@ def semi_implicit(
 
 
 def semi_implicit_encoder(
-    key: PRNGKeyArray,
+    key: Key,
     dim: int,
     size: Size,
     noise: int = 32,

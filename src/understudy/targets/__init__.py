@@ -2,7 +2,7 @@
 
 from understudy.targets.bayes import BayesianNetwork, Prediction, logistic_regression
 from understudy.targets.density import LogDensity, OfIndexed
-from understudy.targets.latent import Binarised, LatentVariableModel, binarise
+from understudy.targets.latent import LatentVariableModel
 from understudy.targets.toy import (
     Ising,
     Mixture,
@@ -19,7 +19,6 @@ from understudy.targets.toy import (
 
 __all__ = [
     "BayesianNetwork",
-    "Binarised",
     "Ising",
     "LatentVariableModel",
     "LogDensity",
@@ -30,7 +29,6 @@ __all__ = [
     "Ring",
     "Warped",
     "banana",
-    "binarise",
     "eight_gaussians",
     "forty_gaussians",
     "funnel",

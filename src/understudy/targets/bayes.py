@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import paramax
 from jax.scipy.special import entr, logsumexp, xlogy
 from jax.scipy.stats import norm
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Scalar
+from jaxtyping import Array, ArrayLike, Float, Int, Scalar
 
 from understudy.checks import function, number, one_of, positive, shown, sizes, whole
-from understudy.core import Condition, IngredientError, Target
+from understudy.core import Condition, IngredientError, Key, Target
 
 
 class Prediction(NamedTuple):
@@ -136,7 +136,7 @@ class BayesianNetwork(Target):
         frozen = tuple(map(paramax.non_trainable, leaves))
         return eqx.tree_at(lambda network: (network.prior_scale, network.weights), self, frozen)
 
-    def start(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+    def start(self, key: Key, n: int) -> Float[Array, "n d"]:
         """Weights to start from: units of variance one in every layer, no biases, within the prior."""
         one = paramax.unwrap(self)
         squares = [jnp.mean(jnp.sum(one.features**2, 1)), *self.widths[1:-1]]
@@ -201,7 +201,7 @@ class RandomRows(eqx.Module):
     rows: int = eqx.field(static=True)
     size: int = eqx.field(static=True)
 
-    def __call__(self, key: PRNGKeyArray) -> Int[Array, "1 n"]:
+    def __call__(self, key: Key) -> Int[Array, "1 n"]:
         """One minibatch."""
         return jax.random.randint(key, (1, self.size), 0, self.rows)
 

@@ -1,16 +1,24 @@
 """Latent-variable models: a decoder turns a Gaussian z into the parameters of an observation x."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, ArrayLike, Float, Scalar
 
-from understudy.checks import function, one_of, positive, shown, whole
-from understudy.core import Condition, Indexed, IngredientError, Student, Target, Teacher, bind, prepared
+from understudy.checks import function, one_of, positive, whole
+from understudy.core import (
+    Condition,
+    IngredientError,
+    Key,
+    Student,
+    Target,
+    Teacher,
+    bind,
+    prepared,
+)
 
 
 class LatentVariableModel(Target):
@@ -74,32 +82,32 @@ class LatentVariableModel(Target):
         output = self.decoder(z)
         return jax.nn.sigmoid(output) if self.log_noise is None else output
 
-    def observe(self, key: PRNGKeyArray, z: Float[Array, " d"]) -> Float[Array, "..."]:
+    def observe(self, key: Key, z: Float[Array, " d"]) -> Float[Array, "..."]:
         """Draw x given one latent vector."""
         mean = self.mean(z)
         if self.log_noise is None:
             return jax.random.bernoulli(key, mean).astype(mean.dtype)
         return mean + jnp.exp(self.log_noise) * jax.random.normal(key, mean.shape)
 
-    def simulate(self, key: PRNGKeyArray, n: int) -> tuple[Float[Array, "n d"], Float[Array, "n ..."]]:
+    def simulate(self, key: Key, n: int) -> tuple[Float[Array, "n d"], Float[Array, "n ..."]]:
         """Draw ``n`` pairs of latent vector and observation: z is an exact draw from p(z | x)."""
         first, second = jax.random.split(key)
         z = jax.random.normal(first, (n, self.dim))
         return z, jax.vmap(self.observe)(jax.random.split(second, n), z)
 
-    def generate(self, key: PRNGKeyArray, n: int) -> Float[Array, "n ..."]:
+    def generate(self, key: Key, n: int) -> Float[Array, "n ..."]:
         """The means of x at ``n`` latent vectors of the prior: smooth pictures, say."""
         return jax.vmap(self.mean)(jax.random.normal(key, (n, self.dim)))
 
     def reconstruct(
-        self, key: PRNGKeyArray, student: Student, x: Float[Array, "..."], n: int = 1
+        self, key: Key, student: Student, x: Float[Array, "..."], n: int = 1
     ) -> Float[Array, "..."]:
         """The mean of x over ``n`` of the student's draws for it."""
         return jax.vmap(self.mean)(student.sample(key, x, n)).mean(0)
 
     def impute(
         self,
-        key: PRNGKeyArray,
+        key: Key,
         student: Student,
         x: Float[Array, "..."],
         missing: ArrayLike,
@@ -148,48 +156,3 @@ class LatentVariableModel(Target):
             return x, x
 
         return jax.lax.scan(step, x, jax.random.split(key, whole("steps", steps)))[1]
-
-
-class Binarised(eqx.Module):
-    """Batches of images, every pixel 1 with the probability that is its grey value, drawn anew.
-
-    Give it to ``fit`` as ``data``. The grey values stay on the device as bytes.
-
-    Reference: Salakhutdinov and Murray, "On the quantitative analysis of deep belief networks", 2008.
-
-    Args:
-        pixels: whole numbers from 0 to 255, or shares from 0 to 1; one image (or row of a table) a row.
-            Whole numbers none of which is above 1 are black and white.
-        size: images in a batch.
-        indexed: whether every image comes with its row, for students that keep something per datum.
-    """
-
-    pixels: Array
-    size: int = eqx.field(static=True)
-    indexed: bool = eqx.field(static=True)
-
-    def __init__(self, pixels: Any, size: int = 100, indexed: bool = False):
-        given = jnp.asarray(pixels)
-        self.size = whole("size", size)
-        self.indexed = indexed
-        counted = jnp.issubdtype(given.dtype, jnp.integer)
-        inside = (given >= 0) & (given <= (255 if counted else 1))
-        if given.ndim < 2 or not given.size or not bool(inside.all()):
-            raise IngredientError(
-                "pixels are images one by one, whole numbers from 0 to 255 or others from 0 to 1; "
-                f"{shown(given)} came; divide by the largest value, say."
-            )
-        self.pixels = given.astype(jnp.uint8 if given.max() > 1 else bool) if counted else given
-
-    def __call__(self, key: PRNGKeyArray) -> Condition:
-        """One batch, images drawn with replacement."""
-        choose, draw = jax.random.split(key)
-        rows = jax.random.randint(choose, (self.size,), 0, self.pixels.shape[0])
-        x = binarise(draw, self.pixels[rows])
-        return Indexed(rows, x) if self.indexed else x
-
-
-def binarise(key: PRNGKeyArray, pixels: Array) -> Float[Array, "..."]:
-    """Draw every pixel, 1 with the probability that is its grey value (bytes are divided by 255)."""
-    grey = pixels / 255 if pixels.dtype == jnp.uint8 else pixels
-    return (jax.random.uniform(key, pixels.shape) < grey).astype(float)

@@ -8,14 +8,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Float, PyTree, Scalar
 from numpyro import distributions
 from numpyro.distributions import biject_to
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer import init_to_uniform
 from numpyro.infer import util as numpyro_util
 
-from understudy.core import Condition, IngredientError, Target
+from understudy.core import Condition, IngredientError, Key, Target
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -157,7 +157,7 @@ def _log_density(model: Callable, rest: Any, data: PyTree, latents: dict[str, Ar
 def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
     sites: list[Site] = []
 
-    def run(key: PRNGKeyArray, data: PyTree) -> None:
+    def run(key: Key, data: PyTree) -> None:
         args, kwargs = _join(data, rest)
         started = substitute(seed(model, key), substitute_fn=_start_value)
         found = trace(started).get_trace(*args, **kwargs).values()

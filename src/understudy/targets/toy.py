@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, Float, Scalar
 
 from understudy.checks import number, positive, vector, whole
-from understudy.core import Condition, IngredientError, Target
+from understudy.core import Condition, IngredientError, Key, Target
 
 
 class Mixture(Target):
@@ -44,7 +44,7 @@ class Mixture(Target):
         parts = norm.logpdf(z, self.means, self.scales[:, None]).sum(-1)
         return logsumexp(self.log_weights + parts)
 
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, n: int) -> Float[Array, "n d"]:
         """Exact draws."""
         choose, noise = jax.random.split(key)
         k = jax.random.categorical(choose, self.log_weights, shape=(n,))
@@ -70,7 +70,7 @@ class Warped(Target):
         noise, log_det = self.inverse(z)
         return norm.logpdf(noise).sum() + log_det
 
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, n: int) -> Float[Array, "n d"]:
         """Exact draws."""
         return jax.vmap(self.forward)(jax.random.normal(key, (n, self.dim)))
 
@@ -132,7 +132,7 @@ class Ring(Target):
         del x
         return norm.logpdf(z @ z, self.radius**2, 2 * self.radius * self.width)
 
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, n: int) -> Float[Array, "n d"]:
         """Exact draws: the squared radius is the sufficient statistic of a spherical density."""
         turn, length = jax.random.split(key)
         angle = jax.random.uniform(turn, (n,), maxval=2 * jnp.pi)
@@ -178,7 +178,7 @@ class Moons(Target):
         del x
         return logsumexp(self.log_parts(z))
 
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, n: int) -> Float[Array, "n d"]:
         """Exact draws."""
         choose, turn, length = jax.random.split(key, 3)
         second = jax.random.bernoulli(choose, shape=(n,)).astype(int)
@@ -238,12 +238,12 @@ class Ising(Target):
         across, down = spins[:, 1:] * spins[:, :-1], spins[1:] * spins[:-1]
         return self.coupling * (across.sum() + down.sum())
 
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, n: int) -> Float[Array, "n d"]:
         """Exact draws."""
         return self.states[jax.random.categorical(key, jnp.log(self.probabilities), shape=(n,))]
 
 
-def _ring_radius(key: PRNGKeyArray, radius: Array, width: Array, n: int) -> Float[Array, " n"]:
+def _ring_radius(key: Key, radius: Array, width: Array, n: int) -> Float[Array, " n"]:
     scale = 2 * radius * width
     square = jax.random.truncated_normal(key, -(radius**2) / scale, jnp.inf, (n,))
     return jnp.sqrt(radius**2 + scale * square)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from blackjax import mcmc, sgmcmc
 from jaxtyping import Array, Float
 
-from understudy.core import IngredientError, LogDensity
+from understudy.core import BoundLogDensity, IngredientError
 
 
 class Algorithm(NamedTuple):
@@ -18,28 +18,28 @@ class Algorithm(NamedTuple):
     step: Callable[..., tuple[Any, Any]]
 
 
-def hmc(log_density: LogDensity, **settings: Any) -> Algorithm:
+def hmc(log_density: BoundLogDensity, **settings: Any) -> Algorithm:
     """Hamiltonian Monte Carlo with unit mass."""
     return _unit_mass(mcmc.hmc.as_top_level_api, log_density, settings)
 
 
-def nuts(log_density: LogDensity, **settings: Any) -> Algorithm:
+def nuts(log_density: BoundLogDensity, **settings: Any) -> Algorithm:
     """The no-U-turn sampler with unit mass."""
     return _unit_mass(mcmc.nuts.as_top_level_api, log_density, settings)
 
 
-def ghmc(log_density: LogDensity, **settings: Any) -> Algorithm:
+def ghmc(log_density: BoundLogDensity, **settings: Any) -> Algorithm:
     """Generalised Hamiltonian Monte Carlo with unit mass."""
     build = mcmc.ghmc.as_top_level_api
     return _unit_mass(build, log_density, settings, "momentum_inverse_scale")
 
 
-def random_walk(log_density: LogDensity, step_size: Array) -> Any:
+def random_walk(log_density: BoundLogDensity, step_size: Array) -> Any:
     """Random-walk Metropolis with one scale."""
     return mcmc.random_walk.normal_random_walk(log_density, step_size)
 
 
-def mclmc(log_density: LogDensity, **settings: Any) -> Algorithm:
+def mclmc(log_density: BoundLogDensity, **settings: Any) -> Algorithm:
     """Microcanonical Langevin dynamics, which needs room to turn."""
     algorithm = mcmc.mclmc.as_top_level_api(log_density, **settings)
 
@@ -54,14 +54,14 @@ def mclmc(log_density: LogDensity, **settings: Any) -> Algorithm:
     return Algorithm(init, algorithm.step)
 
 
-def adjusted_mclmc(log_density: LogDensity, step_size: Any, leapfrogs: Array) -> Any:
+def adjusted_mclmc(log_density: BoundLogDensity, step_size: Any, leapfrogs: Array) -> Any:
     """Adjusted microcanonical dynamics."""
     return mcmc.adjusted_mclmc.as_top_level_api(
         log_density, step_size, integration_steps_params=(leapfrogs,)
     )
 
 
-def elliptical_slice(log_density: LogDensity, mean: Array, covariance: Array) -> Algorithm:
+def elliptical_slice(log_density: BoundLogDensity, mean: Array, covariance: Array) -> Algorithm:
     """Elliptical slice sampling of a posterior whose prior is Gaussian."""
     precision = jnp.linalg.inv(covariance) if covariance.ndim == 2 else 1 / covariance
 
@@ -82,7 +82,7 @@ def elliptical_slice(log_density: LogDensity, mean: Array, covariance: Array) ->
 
 def _unit_mass(
     build: Callable[..., Any],
-    log_density: LogDensity,
+    log_density: BoundLogDensity,
     settings: Mapping[str, Any],
     name: str = "inverse_mass_matrix",
 ) -> Algorithm:
@@ -101,18 +101,18 @@ class _Position(NamedTuple):
     position: Float[Array, " d"]
 
 
-def sgld(log_density: LogDensity, step_size: Array) -> Algorithm:
+def sgld(log_density: BoundLogDensity, step_size: Array) -> Algorithm:
     """Stochastic gradient Langevin."""
     return _stateless(sgmcmc.sgld.as_top_level_api(_gradient(log_density)), step_size)
 
 
-def sghmc(log_density: LogDensity, step_size: Array, friction: Any, leapfrogs: int) -> Algorithm:
+def sghmc(log_density: BoundLogDensity, step_size: Array, friction: Any, leapfrogs: int) -> Algorithm:
     """Stochastic gradient Hamiltonian Monte Carlo."""
     inner = sgmcmc.sghmc.as_top_level_api(_gradient(log_density), leapfrogs, friction)
     return _stateless(inner, step_size)
 
 
-def _gradient(log_density: LogDensity) -> Any:
+def _gradient(log_density: BoundLogDensity) -> Any:
     return lambda z, minibatch: jax.grad(log_density)(z)
 
 

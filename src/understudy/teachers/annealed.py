@@ -6,13 +6,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from blackjax.smc.resampling import systematic
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from understudy.checks import count, fraction, instance, number, positive
 from understudy.core import (
+    BoundLogDensity,
     Improved,
     IngredientError,
-    LogDensity,
+    Key,
     Proposal,
     Space,
     Teacher,
@@ -78,8 +79,8 @@ class Annealed(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:
@@ -113,8 +114,8 @@ class Annealed(Teacher):
         return (rung / self.rungs) ** self.power
 
     def _base(
-        self, key: PRNGKeyArray, z: Float[Array, "n d"], proposal: Proposal
-    ) -> tuple[Float[Array, "n d"], LogDensity]:
+        self, key: Key, z: Float[Array, "n d"], proposal: Proposal
+    ) -> tuple[Float[Array, "n d"], BoundLogDensity]:
         mean = self.mean
         if mean is not None:
             draws = mean + self.scale * jax.random.normal(key, z.shape)
@@ -127,7 +128,7 @@ class Annealed(Teacher):
         return z, proposal.log_prob
 
     def _resample(
-        self, key: PRNGKeyArray, z: Float[Array, "n d"], log_weights: Float[Array, " n"]
+        self, key: Key, z: Float[Array, "n d"], log_weights: Float[Array, " n"]
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         if self.resample_below is None:
             return z, log_weights
@@ -151,7 +152,7 @@ def tempered_smc(
     return Annealed(teacher, rungs, resample_below=resample_below, **settings)
 
 
-def _between(base: LogDensity, log_density: LogDensity, beta: Array) -> LogDensity:
+def _between(base: BoundLogDensity, log_density: BoundLogDensity, beta: Array) -> BoundLogDensity:
     return lambda z: (1 - beta) * base(z) + beta * log_density(z)
 
 

@@ -4,9 +4,9 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PyTree
 
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
+from understudy.core import BoundLogDensity, Improved, IngredientError, Key, Proposal, Space, Teacher
 
 
 class Compose(Teacher):
@@ -47,8 +47,8 @@ class Compose(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:

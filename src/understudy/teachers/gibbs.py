@@ -6,13 +6,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Float, Int, PyTree, Scalar
 
 from understudy.checks import count, number, shown
 from understudy.core import (
+    BoundLogDensity,
     Improved,
     IngredientError,
-    LogDensity,
+    Key,
     Proposal,
     Space,
     Teacher,
@@ -20,7 +21,7 @@ from understudy.core import (
 )
 from understudy.teachers.settings import finite_at
 
-Conditional = Callable[[PRNGKeyArray, Float[Array, " d"]], Float[Array, " d"]]
+Conditional = Callable[[Key, Float[Array, " d"]], Float[Array, " d"]]
 
 
 class Gibbs(Teacher):
@@ -59,8 +60,8 @@ class Gibbs(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:
@@ -130,8 +131,8 @@ class SingleFlip(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:
@@ -148,7 +149,7 @@ class SingleFlip(Teacher):
         return self
 
     def _chain(
-        self, key: PRNGKeyArray, log_density: LogDensity, z: Float[Array, " d"]
+        self, key: Key, log_density: BoundLogDensity, z: Float[Array, " d"]
     ) -> tuple[Float[Array, " d"], Scalar]:
         move = self._metropolis if self.metropolis else self._heat_bath
 
@@ -164,14 +165,14 @@ class SingleFlip(Teacher):
         return end, total / moves
 
     def _heat_bath(
-        self, key: PRNGKeyArray, log_density: LogDensity, z: Float[Array, " d"], site: Array
+        self, key: Key, log_density: BoundLogDensity, z: Float[Array, " d"], site: Array
     ) -> tuple[Float[Array, " d"], Scalar]:
         heights = jax.vmap(lambda value: log_density(z.at[site].set(value)))(self.values)
         heights = jnp.where(jnp.isnan(heights), -jnp.inf, heights)
         return z.at[site].set(self.values[jax.random.categorical(key, heights)]), jnp.ones(())
 
     def _metropolis(
-        self, key: PRNGKeyArray, log_density: LogDensity, z: Float[Array, " d"], site: Array
+        self, key: Key, log_density: BoundLogDensity, z: Float[Array, " d"], site: Array
     ) -> tuple[Float[Array, " d"], Scalar]:
         value_key, test_key = jax.random.split(key)
         now = jnp.argmin(jnp.abs(self.values - z[site]))

@@ -1,9 +1,9 @@
 """The teacher that changes nothing."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PyTree
 
-from understudy.core import Improved, LogDensity, Proposal, Space, Teacher
+from understudy.core import BoundLogDensity, Improved, Key, Proposal, Space, Teacher
 
 
 class Identity(Teacher):
@@ -21,8 +21,8 @@ class Identity(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:

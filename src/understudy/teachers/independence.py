@@ -4,13 +4,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from understudy.checks import count
 from understudy.core import (
+    BoundLogDensity,
     Improved,
     IngredientError,
-    LogDensity,
+    Key,
     Proposal,
     Space,
     Teacher,
@@ -48,8 +49,8 @@ class IndependenceMetropolis(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:

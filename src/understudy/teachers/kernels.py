@@ -12,13 +12,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from blackjax import mcmc
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from understudy.checks import count, fraction, function, instance, number, positive, whole
 from understudy.core import (
+    BoundLogDensity,
     Improved,
     IngredientError,
-    LogDensity,
+    Key,
     Proposal,
     Space,
     Teacher,
@@ -101,8 +102,8 @@ class Kernel(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:
@@ -125,7 +126,7 @@ class Kernel(Teacher):
         return eqx.tree_at(lambda kernel: kernel.parameters["step_size"], self, step)
 
     def _chain(
-        self, key: PRNGKeyArray, log_density: LogDensity, z: Float[Array, " d"]
+        self, key: Key, log_density: BoundLogDensity, z: Float[Array, " d"]
     ) -> tuple[Float[Array, " d"], Bool[Array, ""], Float[Array, ""] | None]:
         plain = self.build(log_density, **self.parameters, **dict(self.options))
 
@@ -141,9 +142,7 @@ class Kernel(Teacher):
         finite = _finite(start, log_density) & _finite(end, log_density)
         return end.position, finite, total / self.steps if tested else None
 
-    def _jittered(
-        self, plain: Any, key: PRNGKeyArray, log_density: LogDensity
-    ) -> tuple[Any, PRNGKeyArray]:
+    def _jittered(self, plain: Any, key: Key, log_density: BoundLogDensity) -> tuple[Any, Key]:
         if self.jitter is None:
             return plain, key
         key, step_key = jax.random.split(key)
@@ -306,7 +305,7 @@ def adjusted_mclmc(
     )
 
 
-def _finite(state: Any, log_density: LogDensity) -> Bool[Array, ""]:
+def _finite(state: Any, log_density: BoundLogDensity) -> Bool[Array, ""]:
     value = state.logdensity if hasattr(state, "logdensity") else log_density(state.position)
     return jnp.isfinite(value) & jnp.isfinite(state.position).all()
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from understudy.checks import count, positive
 from understudy.core import (
+    BoundLogDensity,
     Improved,
-    LogDensity,
+    Key,
     Proposal,
     Space,
     Teacher,
@@ -52,8 +53,8 @@ class Langevin(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from understudy.checks import instance, number, whole
-from understudy.core import Improved, IngredientError, LogDensity, Proposal, Space, Teacher
+from understudy.core import BoundLogDensity, Improved, IngredientError, Key, Proposal, Space, Teacher
 
 
 class Preconditioned(Teacher):
@@ -47,8 +47,8 @@ class Preconditioned(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:
@@ -124,8 +124,8 @@ class Rescaled(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:
@@ -141,8 +141,8 @@ def _improve_rescaled(
     teacher: Teacher,
     mean: Array,
     root: Array,
-    key: PRNGKeyArray,
-    log_density: LogDensity,
+    key: Key,
+    log_density: BoundLogDensity,
     z: Array,
     proposal: Proposal,
 ) -> Improved:

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Scalar
 
-from understudy.core import LogDensity
+from understudy.core import BoundLogDensity
 
 
 def moved(
@@ -20,6 +20,6 @@ def moved(
     return jnp.clip(step_size * jnp.exp(change), 1e-10, largest)
 
 
-def finite_at(log_density: LogDensity, z: Float[Array, "n d"]) -> Bool[Array, " n"]:
+def finite_at(log_density: BoundLogDensity, z: Float[Array, "n d"]) -> Bool[Array, " n"]:
     """Which draws have finite coordinates and a finite log density."""
     return jnp.isfinite(z).all(-1) & jnp.isfinite(jax.vmap(log_density)(z))

@@ -4,10 +4,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Float, Int, PyTree, Scalar
 
 from understudy.checks import count, positive
-from understudy.core import Improved, LogDensity, Proposal, Space, Teacher
+from understudy.core import BoundLogDensity, Improved, Key, Proposal, Space, Teacher
 from understudy.teachers.settings import finite_at
 
 
@@ -46,8 +46,8 @@ class SVGD(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:

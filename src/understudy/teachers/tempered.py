@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
 from understudy.checks import count, fraction, positive
 from understudy.core import (
+    BoundLogDensity,
     Improved,
-    LogDensity,
+    Key,
     Proposal,
     Space,
     Teacher,
@@ -90,8 +91,8 @@ class TemperedTransition(Teacher):
 
     def improve(
         self,
-        key: PRNGKeyArray,
-        log_density: LogDensity,
+        key: Key,
+        log_density: BoundLogDensity,
         z: Float[Array, "n d"],
         proposal: Proposal,
     ) -> Improved:
@@ -108,7 +109,7 @@ class TemperedTransition(Teacher):
         return eqx.tree_at(lambda teacher: teacher.step_size, self, step)
 
     def _chain(
-        self, key: PRNGKeyArray, log_density: LogDensity, z: Float[Array, " d"]
+        self, key: Key, log_density: BoundLogDensity, z: Float[Array, " d"]
     ) -> tuple[Float[Array, " d"], Bool[Array, ""], ExcursionAcceptance]:
         def transition(i, carry):
             z, height, excursions, walks = carry
@@ -130,7 +131,7 @@ class TemperedTransition(Teacher):
         return self.hottest ** (rung / self.rungs)
 
     def _excursion(
-        self, key: PRNGKeyArray, log_density: LogDensity, z: Float[Array, " d"], height: Scalar
+        self, key: Key, log_density: BoundLogDensity, z: Float[Array, " d"], height: Scalar
     ) -> _Excursion:
         def visit(i, state: _Excursion) -> _Excursion:
             up = i < self.rungs
@@ -146,7 +147,7 @@ class TemperedTransition(Teacher):
         return jax.lax.fori_loop(0, 2 * self.rungs, visit, _Excursion(z, height, zero, zero))
 
     def _walk(
-        self, key: PRNGKeyArray, log_density: LogDensity, beta: Scalar, state: _Excursion
+        self, key: Key, log_density: BoundLogDensity, beta: Scalar, state: _Excursion
     ) -> _Excursion:
         noise_key, test_key = jax.random.split(key)
         noise = jax.random.normal(noise_key, state.z.shape)

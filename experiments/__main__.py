@@ -1,0 +1,1 @@
+"""``python -m experiments NAME [options]``: run an experiment of the paper again."""

@@ -1,0 +1,245 @@
+"""Tables of the documents, made from the rows in ``results``: ``python -m experiments.tables``."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from understudy import files
+from benchmarks import posteriors_report as posteriors
+from experiments.bnn import report as bnn
+from experiments.mnist import tables as mnist
+
+Row = Mapping[str, Any]
+
+
+def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    rows = [header, ["---"] * len(header), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def mixture_table(results: Path) -> str:
+    """Every row of the mixture experiment beside exact draws."""
+    rows = files.read_rows(results / "mixture.jsonl")
+    header = ("row", "both modes", "KSD", "W1", "weight error", "mode variance", "run / compile s")
+    lines = [_mixture_line(row) for row in rows if row["kind"] == "summary"]
+    for row in rows:
+        if row["kind"] == "exact":
+            lines.append(("*exact draws*", "", *_numbers(row, "ksd", "w1", "weight_error"), "", ""))
+    return table(header, lines)
+
+
+def _mixture_line(row: Row) -> tuple[str, ...]:
+    name = f"{row['name']} (paper)" if row["from_paper"] else row["name"]
+    variances = " / ".join("-" if v is None else f"{v:.2f}" for v in row["mode_variances"])
+    times = f"{row['seconds']:.0f} / {row['compile_seconds']:.0f}"
+    numbers = _numbers(row, "ksd", "w1", "weight_error")
+    return (name, f"{row['both_modes']} of {row['repeats']}", *numbers, variances, times)
+
+
+def _numbers(row: Row, *names: str) -> tuple[str, ...]:
+    return tuple(f"{row[name]:.3f}" for name in names)
+
+
+def toys_table(results: Path) -> str:
+    """The five targets in the plane and the forty modes: distances over those of exact draws."""
+    header = ("target", "student", "W1", "exact", "MMD", "exact", "modes", "weights off", "within")
+    rows = (row for row in files.read_rows(results / "toys.jsonl") if row["w1"] is not None)
+    return table(header, [_toy_line(row) for row in rows])
+
+
+def _toy_line(row: Row) -> tuple[str, ...]:
+    modes = "" if row["modes"] is None else f"{row['modes']} of {row['modes_total']}"
+    off = "" if row["weight_tv"] is None else f"{row['weight_tv']:.3f}"
+    distances = _numbers(row, "w1", "w1_floor", "mmd", "mmd_floor")
+    return (row["target"], row["composition"], *distances, modes, off, "yes" if row["within"] else "no")
+
+
+def ising_table(results: Path) -> str:
+    """Exact total variation of the Ising students, all repeats."""
+    rows = (row for row in files.read_rows(results / "toys.jsonl") if row["target"] == "ising")
+    lines = [(row["teacher"], f"{row['total_variation']:.4f}", f"{row['seconds']:.0f}") for row in rows]
+    return table(("teacher", "total variation", "run s"), lines)
+
+
+def bnn_table(results: Path, name: str, best: Callable) -> str:
+    """Mean and standard error over splits; bold for the best and for what ties with it."""
+    rows = files.read_rows(results / "bnn.jsonl")
+    lines = [[d, *bnn.cells(rows, d, name, bnn.METHODS, best)] for d in bnn.datasets(rows)]
+    return table(("set", *bnn.METHODS), lines)
+
+
+def bnn_means(results: Path, name: str, digits: int) -> str:
+    """Means over splits alone."""
+    rows = files.read_rows(results / "bnn.jsonl")
+    found = {(r["dataset"], r["method"]): r[name] for r in bnn.summaries(rows)}
+    lines = [
+        [d, *(f"{found[d, m]:.{digits}f}" if (d, m) in found else "" for m in bnn.METHODS)]
+        for d in bnn.datasets(rows)
+    ]
+    return table(("set", *bnn.METHODS), lines)
+
+
+def bnn_goals(results: Path) -> str:
+    """Ours against the others, set by set."""
+    rows = files.read_rows(results / "bnn.jsonl")
+    header = (
+        "set",
+        "paper's AMC",
+        "energy matching",
+        "best amortised",
+        "ours - VI",
+        "ours - VI calibrated",
+        "ours - MALA-100",
+        "time / MALA-100",
+        "ours - HMC",
+        "R-hat of HMC",
+        "ECE, ours / VI",
+        "ECE of all splits together, ours / VI",
+    )
+    return table(header, [bnn.goal_line(rows, dataset) for dataset in bnn.datasets(rows)])
+
+
+def figures_table(results: Path) -> str:
+    """The figures that the README states, each with the command that makes it again."""
+    mixture = {
+        r["name"]: r for r in files.read_rows(results / "mixture.jsonl") if r["kind"] == "summary"
+    }
+    (cost,) = files.read_rows(results / "update_cost.jsonl")
+    reproduce = "`understudy reproduce mixture --preset paper`"
+    benchmark = "`python benchmarks/update_cost.py`"
+    bench = "`understudy bench posteriors --preset paper`"
+    lines = [
+        *(
+            (f"a fit without settings, {what}: {found}", bench)
+            for what, found in posteriors.goals(results)
+        ),
+        (_what(mixture["program, energy distance"]), reproduce),
+        (_what(mixture["gated, tempered"]), reproduce),
+        (_what(mixture["mixture, independence"]), reproduce),
+        (f"one compiled update costs {cost['fused_over_parts']:.2f}x the sum of its parts", benchmark),
+        (
+            f"a BlackJAX MALA teacher costs {cost['blackjax_over_hand']:.2f}x a hand-written one",
+            benchmark,
+        ),
+        (
+            f"progress, metrics and checkpoints cost {cost['callbacks_over_bare']:.2f}x a bare loop",
+            benchmark,
+        ),
+    ]
+    return table(("figure", "made by"), lines)
+
+
+def splits_table(results: Path) -> str:
+    """What one program for all splits saves, and the memory of the widest network."""
+    (row,) = files.read_rows(results / "bnn_splits.jsonl")
+    lines = [
+        (
+            "CPU time of 20 runs one after another over one program, compilation included",
+            "with_compilation",
+        ),
+        ("the same without compilation", "without_compilation"),
+        ("GiB for 20 splits of the plain network on colon, 100,101 weights", "colon_gib"),
+    ]
+    return table(("figure", "measured"), [(what, f"{row[name]:.1f}") for what, name in lines])
+
+
+def langevin_table(results: Path) -> str:
+    """What a step of a chain and the decoder's gradient cost."""
+    (row,) = files.read_rows(results / "langevin.jsonl")
+    lines = [
+        ("a Langevin step inside a chain over a bare gradient", "step_over_gradient"),
+        ("the decoder's gradient in z over PyTorch's", "gradient_over_torch"),
+        ("an update of the VAE over PyTorch's", "vae_step_over_torch"),
+    ]
+    return table(("figure", "measured"), [(what, f"{row[name]:.2f}") for what, name in lines])
+
+
+def trust_table(results: Path) -> str:
+    """How often the check of trust fails planted faults and right students."""
+    header = ("target", "student", "planted", "not trusted", "warned only", "tests that fail")
+    rows = [row for row in files.read_rows(results / "trust.jsonl") if row["kind"] == "power"]
+    return table(header, [_trust_line(row) for row in rows])
+
+
+def _trust_line(row: Row) -> tuple[str, ...]:
+    fails = {name: counts.get("fail", 0) for name, counts in row["tests"].items()}
+    seen = ", ".join(f"{name} {fail}" for name, fail in fails.items() if fail)
+    flagged = f"{row['flagged']} of {row['seeds']}"
+    return (row["target"], row["student"], row["fault"], flagged, str(row["warned"]), seen)
+
+
+def trust_summary(results: Path) -> str:
+    """The figures of the check of trust over all targets."""
+    rows = files.read_rows(results / "trust.jsonl")
+    (row,) = (r for r in rows if r["kind"] == "summary")
+    right, almost = ([r for r in rows if r.get("fault") == f] for f in ("right", "almost right"))
+    lines = [
+        ("planted faults flagged", f"{100 * row['planted_flagged']:.1f} %"),
+        ("least flagged of any fault", f"{100 * row['least_flagged']:.0f} %"),
+        ("right students flagged; warned of", _shares(right)),
+        ("almost right students flagged; warned of", _shares(almost)),
+        ("a check, compiled", f"{row['seconds_a_check']:.2f} s"),
+        ("the first check of a target, with compilation", f"{row['seconds_first_check']:.1f} s"),
+    ]
+    return table(("figure", "measured"), lines)
+
+
+def _shares(rows: Sequence[Row]) -> str:
+    seeds = sum(row["seeds"] for row in rows)
+    parts = [sum(row[name] for row in rows) for name in ("flagged", "warned")]
+    return "; ".join(f"{part} of {seeds}" for part in parts)
+
+
+def _what(row: Row) -> str:
+    return (
+        f"{row['name']} ({row['student']}, {row['feedback']}): both modes in {row['both_modes']} of "
+        f"{row['repeats']}, KSD {row['ksd']:.3f}, W1 {row['w1']:.3f}, "
+        f"weight error {row['weight_error']:.3f}"
+    )
+
+
+TABLES: dict[str, Callable[[Path], str]] = {
+    "mixture": mixture_table,
+    "toys": toys_table,
+    "ising": ising_table,
+    "figures": figures_table,
+    "trust": trust_table,
+    "trust_summary": trust_summary,
+    "posteriors": lambda results: table(posteriors.ACCURACY, posteriors.accuracy(results)),
+    "posteriors_ours": lambda results: table(posteriors.OURS, posteriors.ours(results)),
+    "posteriors_costs": lambda results: table(posteriors.COSTS, posteriors.costs(results)),
+    "posteriors_goals": lambda results: table(("figure", "measured"), posteriors.goals(results)),
+    "bnn_ll": partial(bnn_table, name="test_ll", best=max),
+    "bnn_error": partial(bnn_table, name="test_error", best=min),
+    "bnn_ece": partial(bnn_means, name="ece", digits=3),
+    "bnn_seconds": partial(bnn_means, name="train_seconds", digits=2),
+    "bnn_goals": bnn_goals,
+    "bnn_splits": splits_table,
+    "langevin": langevin_table,
+    "mnist": lambda results: table(mnist.LIKELIHOODS, mnist.likelihoods(results)),
+    "mnist_differences": lambda results: table(mnist.DIFFERENCES, mnist.differences(results)),
+    "mnist_short": lambda results: table(mnist.SHORT, mnist.short(results)),
+    "imputation": lambda results: table(mnist.IMPUTATION, mnist.imputations(results)),
+}
+
+
+def filled(text: str, results: Path) -> str:
+    """A document with every block ``<!-- table: name -->`` made anew."""
+
+    def make(found: re.Match) -> str:
+        return f"<!-- table: {found[1]} -->\n{TABLES[found[1]](results)}\n<!-- end -->"
+
+    return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", make, text, flags=re.DOTALL)
+
+
+def main(root: Path = Path()) -> None:
+    """Fill the tables of the README and of all pages in ``docs``."""
+    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        files.replace_file(page, [filled(page.read_text(), root / "results").encode()])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Simulation-based calibration: is an amortised student right on average over simulated data?"""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Int
+
+from understudy.core import Condition, Key, Student
+from understudy.evaluation.trust.findings import Effects, Finding
+from understudy.evaluation.trust.gap import legendre
+
+_TOLERANCE = 0.1
+_BINS = 20
+
+Simulate = Callable[[Key], tuple[Array, Condition]]
+
+
+def calibration(
+    key: Key,
+    simulate: Simulate,
+    student: Student,
+    *,
+    simulations: int = 512,
+    draws: int = 127,
+    level: float = 0.01,
+    names: Sequence[str] | None = None,
+) -> Finding:
+    """Ranks of the true z among the student's draws given its data; uniform if the student is right.
+
+    Reference: Talts et al., "Validating Bayesian Inference Algorithms with Simulation-Based
+    Calibration", 2018.
+
+    Args:
+        key: random key.
+        simulate: from a key to a pair (z, x), z from the prior and x from the model given z.
+        student: the amortised student.
+        simulations: number of simulated data sets.
+        draws: of the student for each of them.
+        level: of the test, corrected for the number of coordinates.
+        names: of the coordinates.
+    """
+    ranks = np.asarray(_ranks(key, simulate, student, simulations, draws))
+    jittered = (ranks + np.random.default_rng(0).uniform(size=ranks.shape)) / (draws + 1)
+    parts = legendre(jittered)
+    size = parts.mean(1).ravel()
+    effects = Effects(size, np.full_like(size, simulations**-0.5), np.full_like(size, _TOLERANCE))
+    verdict, worst = effects.verdict(level), effects.worst
+    d = ranks.shape[1]
+    shape, column = divmod(worst, d)
+    name = names[column] if names else f"z[{column}]"
+    shown = float(abs(size[worst]))
+    said = _SAID[shape][int(size[worst] > 0)]
+    words = {
+        "ok": f"ranks of {simulations} simulated truths are uniform",
+        "warn": f"the student's draws of {name} are {said}, by {shown:.2f} sd, which is little",
+        "fail": f"the student's draws of {name} are {said}, by {shown:.2f} sd; train longer",
+    }[verdict]
+    edges = np.linspace(0, 1, _BINS + 1)
+    counts = np.stack([np.histogram(column, edges)[0] for column in jittered.T])
+    return Finding("calibration", verdict, shown, words, {"edges": edges, "counts": counts})
+
+
+_SAID = (
+    ("too high", "too low"),
+    ("too wide", "too narrow"),
+    ("skewed", "skewed"),
+    ("of another shape", "of another shape"),
+)
+
+
+@eqx.filter_jit
+def _ranks(
+    key: Key, simulate: Simulate, student: Student, simulations: int, draws: int
+) -> Int[Array, "m d"]:
+    def one(key):
+        world, own = jax.random.split(key)
+        z, x = simulate(world)
+        return (student.sample(own, x, draws) < z).sum(0)
+
+    return jax.lax.map(one, jax.random.split(key, simulations), batch_size=64)

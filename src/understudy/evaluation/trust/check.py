@@ -1,0 +1,148 @@
+"""Whether to trust a student's draws: several tests, one table."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from understudy.checks import fraction, instance, random_key, whole
+from understudy.core import Condition, Key, Student, Target, Teacher
+from understudy.evaluation.trust.calibration import Simulate, calibration
+from understudy.evaluation.trust.classifier import classifier
+from understudy.evaluation.trust.climbs import STEPS
+from understudy.evaluation.trust.findings import Finding, Trust
+from understudy.evaluation.trust.gap import drift, teacher_gap
+from understudy.evaluation.trust.modes import mode_check
+from understudy.evaluation.trust.moves import (
+    BLOCK,
+    LEAPFROGS,
+    PILOTS,
+    Moved,
+    default_teacher,
+    moved,
+    propose,
+)
+from understudy.evaluation.trust.seeds import disagreement
+from understudy.evaluation.trust.weights import importance
+
+__all__ = ["Finding", "Trust", "calibration", "check", "default_teacher"]
+
+_STUCK = 0.05
+
+
+def check(
+    key: Key,
+    target: Target,
+    student: Student,
+    *,
+    teacher: Teacher | None = None,
+    repeats: Sequence[Student] = (),
+    x: Condition = None,
+    simulate: Simulate | None = None,
+    draws: int = 4096,
+    turns: int = 3,
+    level: float = 0.01,
+) -> Trust:
+    """Test a student against its target in several ways that see different faults.
+
+    The teacher's moves leave the target as it is, so draws that they change were wrong (teacher gap,
+    drift, classifier); weights compare densities (importance weights); climbs from far away look for
+    what the student never visits (modes). Calling it again with other numbers of the same shapes
+    compiles nothing.
+
+    Args:
+        key: random key.
+        target: what the draws should come from; its log density has a gradient.
+        student: explicit or wild.
+        teacher: whose moves should not change the draws; None makes Hamiltonian moves scaled by the
+            student's draws, with an adapted step.
+        repeats: students of other seeds.
+        x: the condition, for amortised students.
+        simulate: from a key to (z, x), for the calibration of amortised students.
+        draws: how many draws are tested, rounded up to a multiple of 256.
+        turns: how often the teacher moves every draw.
+        level: probability with which each test warns of a right student.
+    """
+    started = time.perf_counter()
+    instance("target", Target, "LogDensity(function, dim)", target)
+    instance("student", Student, "FullGaussian(dim)", student)
+    n = -(-whole("draws", draws, least=BLOCK) // BLOCK) * BLOCK
+    level = float(fraction("level", level))
+    keys = _five_keys(random_key(key))
+    names = names_of(target)
+    found = _tests(keys, target, student, teacher, x, n, whole("turns", turns), level, names)
+    if repeats:
+        sets = [_finite(propose(k, s, x, n)) for k, s in _numbered(keys[3], [student, *repeats])]
+        found.append(disagreement(sets, names, level))
+    if simulate is not None:
+        found.append(calibration(keys[4], simulate, student, level=level, names=names))
+    spent = BLOCK * STEPS + (2 * LEAPFROGS * (n * turns + PILOTS * BLOCK) if teacher is None else 0)
+    return Trust(tuple(found), time.perf_counter() - started, spent)
+
+
+def _tests(
+    keys: list[Key],
+    target: Target,
+    student: Student,
+    teacher: Teacher | None,
+    x: Condition,
+    n: int,
+    turns: int,
+    level: float,
+    names: Sequence[str],
+) -> list[Finding]:
+    draws = moved(keys[0], target, student, teacher, x, n, turns)
+    if draws is None:
+        words = "the log density is not finite at the student's draws; nothing else can be tested"
+        return [Finding("teacher gap", "fail", np.inf, words)]
+    found = [_judged(draws, teacher_gap(draws, names, level)), drift(draws, names, level)]
+    if draws.log_q is not None:
+        found.append(importance(draws, level))
+    found.append(classifier(int(jax.random.bits(keys[1])), draws, level))
+    found.append(mode_check(keys[2], target, student, x, draws, n, names))
+    return found
+
+
+def _judged(draws: Moved, gap: Finding) -> Finding:
+    """The teacher gap, unless the teacher could not move or too many draws have no density."""
+    if draws.acceptance < _STUCK:
+        words = (
+            f"teacher moves are accepted in {100 * draws.acceptance:.1f} % of cases, so nothing can be "
+            "seen; give a teacher that can move"
+        )
+        return Finding("teacher gap", "fail", gap.figure, words, gap.pictures)
+    if draws.lost > 0:
+        words = f"the log density is not finite at {100 * draws.lost:.2g} % of the draws; {gap.words}"
+        verdict = "fail" if draws.lost > 0.01 or gap.verdict == "fail" else "warn"
+        return Finding("teacher gap", verdict, gap.figure, words, gap.pictures)
+    return gap
+
+
+def names_of(target: Target) -> list[str]:
+    """Names of the coordinates, from the sites of a NumPyro model where there are any."""
+    sites: Any = getattr(target, "sites", None)
+    names: list[str] = []
+    for site in sites or ():
+        indices = list(np.ndindex(*site.shape))
+        names += [f"{site.name}{list(i)}" if i else site.name for i in indices]
+    return names if len(names) == target.dim else [f"z[{i}]" for i in range(target.dim)]
+
+
+def _five_keys(key: Key) -> list[Key]:
+    """Keys of a generator that compiles faster, unless the key's own is not the default one."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and "rbg" in str(jax.random.key_impl(key)):
+        return list(jax.random.split(key, 5))
+    words = np.asarray(jax.random.bits(key, (5, 4)))
+    return [jax.random.wrap_key_data(row, impl="unsafe_rbg") for row in words]
+
+
+def _numbered(key: Key, students: Sequence[Student]) -> list[tuple[Key, Student]]:
+    return list(zip(jax.random.split(key, len(students)), students, strict=True))
+
+
+def _finite(z: Any) -> np.ndarray:
+    z = np.asarray(z, float)
+    return z[np.isfinite(z).all(1)]

@@ -1,0 +1,78 @@
+"""Networks shared by students, models and feedbacks."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar
+
+from understudy.checks import function, random_key, sizes
+from understudy.core import Condition, IngredientError, Key
+
+
+class Perceptron(eqx.Module):
+    """A multi-layer perceptron with any widths, ``[3, 20, 20, 1]`` say.
+
+    Args:
+        key: random key for the weights (Glorot-scaled Gaussians; biases start at zero).
+        widths: sizes of the input, the hidden layers and the output.
+        activation: between layers.
+    """
+
+    weights: list[Float[Array, "out in"]]
+    biases: list[Float[Array, " out"]]
+    activation: Callable = eqx.field(static=True)
+
+    def __init__(
+        self,
+        key: Key,
+        widths: Sequence[int],
+        activation: Callable = jax.nn.relu,
+    ):
+        widths = sizes("widths", widths)
+        if len(widths) < 2:
+            raise IngredientError(
+                f"widths are the sizes of input, hidden layers and output, such as [3, 20, 1]; "
+                f"{widths} came."
+            )
+        keys = jax.random.split(random_key(key), len(widths) - 1)
+        pairs = list(zip(widths[1:], widths[:-1], strict=True))
+        self.weights = [
+            jax.random.normal(k, shape) * (2 / sum(shape)) ** 0.5
+            for k, shape in zip(keys, pairs, strict=True)
+        ]
+        self.biases = [jnp.zeros(out) for out, _ in pairs]
+        self.activation = function("activation", activation)
+
+    def __call__(self, h: Float[Array, " in"]) -> Float[Array, " out"]:
+        """Apply the network to one vector."""
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            h = self.activation(weight @ h + bias)
+        return self.weights[-1] @ h + self.biases[-1]
+
+
+class Critic(eqx.Module):
+    """A scalar function of a draw and its condition: discriminator, density ratio or test function."""
+
+    network: Perceptron
+
+    def __init__(
+        self,
+        key: Key,
+        dim: int,
+        x: Condition,
+        hidden: Sequence[int] = (64, 64),
+        activation: Callable = jax.nn.softplus,
+    ):
+        self.network = Perceptron(key, [dim + flat(x).size, *sizes("hidden", hidden), 1], activation)
+
+    def __call__(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """The critic's value at one draw."""
+        return self.network(jnp.concatenate([z, flat(x)]))[0]
+
+
+def flat(x: Condition) -> Float[Array, " m"]:
+    """All numbers of a condition as one vector, empty for None."""
+    leaves = [jnp.ravel(leaf).astype(float) for leaf in jax.tree.leaves(x)]
+    return jnp.concatenate(leaves) if leaves else jnp.zeros(0)

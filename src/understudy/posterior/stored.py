@@ -1,0 +1,122 @@
+"""What a file keeps of a target: the program that draws named sites, and how to make the target again.
+
+A model is a Python function, so a file can only hold its name. The reader hands the function over, or
+the whole target; without either the program still draws.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float, Scalar
+
+from understudy.core import Condition, IngredientError, Student, Target
+from understudy.files.describing import StoreError, describe, revive
+from understudy.posterior.program import Program, make_program
+
+
+class Recipe(NamedTuple):
+    """A NumPyro model and what it is called with."""
+
+    model: Any
+    args: tuple
+    kwargs: dict
+
+
+class StoredTarget(Target):
+    """A target of which only the drawing of named sites is at hand.
+
+    Attributes:
+        program: draws named sites.
+        recipe: JSON from which the target is made again, empty where it cannot be.
+        arrays: that the recipe needs.
+        name: of the model, for sentences.
+    """
+
+    program: Program
+    recipe: str
+    arrays: tuple[np.ndarray, ...]
+    name: str
+    dim: int = eqx.field(static=True)
+
+    def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Not to be had without the model."""
+        raise IngredientError(self.sentence)
+
+    @property
+    def function(self) -> str:
+        """The model's name in the file, ``module:name``."""
+        fields = json.loads(self.recipe or "{}").get("fields", {})
+        return fields.get("model", {}).get("function", "")
+
+    @property
+    def sentence(self) -> str:
+        """What to do to have the target back."""
+        classes = f"classes=[{self.name}]) or understudy.load(path, " if self.recipe else ""
+        return (
+            f"This posterior was loaded without its model {self.name}, so it can only sample and "
+            f"export; load it with understudy.load(path, {classes}target=...)."
+        )
+
+    def restored(self, known: Mapping[str, Any], target: Any) -> Target:
+        """The target given, or the one that the recipe makes of what is known; else this."""
+        if target is not None:
+            return _fitting(self, target)
+        if not self.recipe:
+            return self
+        try:
+            made = revive(json.loads(self.recipe), self.arrays, known)
+        except StoreError:
+            return self
+        return _fitting(self, _from_recipe(made))
+
+
+def stored(target: Target, student: Student) -> StoredTarget:
+    """What a file keeps of a target."""
+    if isinstance(target, StoredTarget):
+        return target
+    arrays: list[np.ndarray] = []
+    made = _recipe(target)
+    try:
+        recipe = json.dumps(describe(made, arrays, type(target).__name__))
+    except StoreError:
+        recipe, arrays = "", []
+    return StoredTarget(
+        program=make_program(student, target),
+        recipe=recipe,
+        arrays=tuple(arrays),
+        name=_name(target),
+        dim=target.dim,
+    )
+
+
+def _recipe(target: Target) -> Any:
+    arguments = getattr(target, "arguments", None)
+    return target if arguments is None else Recipe(getattr(target, "model"), *arguments)  # noqa: B009
+
+
+def _from_recipe(made: Any) -> Target:
+    if not isinstance(made, Recipe):
+        return made
+    from understudy.targets.numpyro import from_numpyro
+
+    return from_numpyro(made.model, *made.args, **made.kwargs)
+
+
+def _fitting(stored: StoredTarget, target: Any) -> Target:
+    if not isinstance(target, Target) or target.dim != stored.dim:
+        came = (
+            f"one of size {target.dim}" if isinstance(target, Target) else f"a {type(target).__name__}"
+        )
+        raise StoreError(
+            f"the posterior was fitted to a target of size {stored.dim}; {came} came; give the target "
+            "that it was fitted to"
+        )
+    return target
+
+
+def _name(target: Target) -> str:
+    inside = getattr(target, "model", getattr(target, "function", target))
+    return getattr(inside, "__name__", type(inside).__name__)

@@ -1,0 +1,146 @@
+"""The border of a training: what comes in is checked here, once, and refused in one sentence."""
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import optax
+from jaxtyping import Array
+
+from understudy.checks import function, instance, number, one_of, shown, whole
+from understudy.core import (
+    CONDITIONS,
+    Condition,
+    DiscreteStudent,
+    Feedback,
+    IngredientError,
+    Key,
+    Projection,
+    Student,
+    Target,
+    Teacher,
+)
+
+
+def check_choices(
+    feedback: Any,
+    optimiser: Any,
+    critic_optimiser: Any,
+    model_optimiser: Any,
+    average: Any,
+    refresh: Any,
+) -> None:
+    """The choices of a :class:`~understudy.training.update.Learner`."""
+    instance("feedback", Feedback, "InclusiveKL()", feedback)
+    for one in (optimiser, critic_optimiser, model_optimiser):
+        if not isinstance(one, optax.GradientTransformation | None):
+            raise IngredientError(
+                f"An optimiser comes from optax, such as optax.adam(1e-3); {shown(one)} came."
+            )
+    if average is not None and not 0 < number("average", average) < 1:
+        raise IngredientError(f"average is a decay between 0 and 1; {shown(average)} came.")
+    if not 0 <= number("refresh", refresh) <= 1:
+        raise IngredientError(f"refresh is a share between 0 and 1; {shown(refresh)} came.")
+
+
+def check_words(proposer: Any, pairing: Any, average: Any) -> None:
+    """Who proposes, and what is compared."""
+    one_of("pairing", ("paired", "fresh"), pairing)
+    one_of("proposer", ("student", "average"), proposer)
+    if proposer == "average" and not average:
+        raise IngredientError(f"proposer='average' needs average=0.99, say; {average!r} came.")
+
+
+def check_space(feedback: Feedback, student: Student, teacher: Teacher) -> None:
+    """Discrete draws need discrete moves, and the other way round."""
+    names = f"{type(student).__name__} with {type(teacher).__name__}"
+    if isinstance(student, DiscreteStudent) and teacher.space == "continuous":
+        raise IngredientError(
+            f"{names}: a discrete student needs a teacher that keeps its draws discrete, such as "
+            "SingleFlip(), Gibbs(conditionals) or IndependenceMetropolis()."
+        )
+    continuous = not isinstance(student, DiscreteStudent) and not isinstance(feedback, Projection)
+    if continuous and teacher.space == "discrete":
+        raise IngredientError(
+            f"{names}: this teacher moves between discrete values; choose a discrete student such as "
+            "Autoregressive, or a teacher for continuous draws such as mala()."
+        )
+
+
+def check_run(updates: Any, chunk: Any, folder: Any, checkpoint_seconds: Any, callbacks: Any) -> None:
+    """How a training runs, and what it writes."""
+    whole("updates", updates)
+    whole("chunk", chunk)
+    if not isinstance(folder, str | Path | None):
+        raise IngredientError(f"folder is a path or None; {shown(folder)} came.")
+    if number("checkpoint_seconds", checkpoint_seconds) < 0:
+        raise IngredientError(f"checkpoint_seconds is 0 or more; {checkpoint_seconds} came.")
+    if not isinstance(callbacks, Sequence):
+        raise IngredientError(f"callbacks is a list of functions of a Chunk; {shown(callbacks)} came.")
+    for callback in callbacks:
+        function("every callback", callback)
+
+
+def check_ingredients(target: Any, teacher: Any, seed: Any, repeats: Any) -> None:
+    """The nouns and numbers that are there before a student is made."""
+    instance("target", Target, "LogDensity(function, dim)", target)
+    instance("teacher", Teacher, "mala(step_size=0.1)", teacher)
+    whole("seed", seed, least=0)
+    if repeats is not None:
+        whole("repeats", repeats)
+
+
+def made(student: Any, key: Key) -> Any:
+    """The student, made with the key if it is a function of one."""
+    if isinstance(student, Student) or not callable(student):
+        return student
+    try:
+        inspect.signature(student).bind(key)
+    except TypeError as error:
+        raise IngredientError(
+            "student is a Student, or a function of a key that makes one, such as "
+            f"lambda key: Implicit(key, 2); {shown(student)} takes other arguments."
+        ) from error
+    return student(key)
+
+
+def check_student(target: Target, student: Any) -> None:
+    """A student, of the target's size."""
+    if not isinstance(student, Student):
+        raise IngredientError(
+            "student is a Student, or a function of a key that makes one; "
+            f"a {type(student).__name__} came."
+        )
+    if student.dim != target.dim:
+        raise IngredientError(
+            f"The student draws vectors of size {student.dim}, but the target's have size {target.dim}; "
+            f"build the student with dim={target.dim}."
+        )
+
+
+def rehearse(target: Target, student: Student, x: Condition, particles: int) -> None:
+    """Trace the student and the log density on one condition, to name what does not fit."""
+    one = jax.tree.map(lambda leaf: leaf[0], x)
+    given = "" if x is None else f" given x of shape {[leaf.shape for leaf in jax.tree.leaves(one)]}"
+    key = jax.random.key(0)
+    doing = f"The student ({type(student).__name__}) cannot draw{given}"
+    try:
+        draws = jax.eval_shape(lambda x: _first_draws(student, key, x, particles), x)
+        doing = f"The log density ({type(target).__name__}) fails at a draw of size {target.dim}{given}"
+        jax.eval_shape(lambda z: target.log_density(z[0], one), draws)
+    except IngredientError:
+        raise
+    except Exception as error:
+        reason = shown(str(error).partition("\n")[0])
+        raise IngredientError(
+            f"{doing}: {reason}. Check their shapes, and that data are passed where x is used."
+        ) from error
+
+
+def _first_draws(student: Student, key: Key, x: Condition, particles: int) -> Array:
+    if x is None:
+        return student.sample(key, x, particles)
+    draw = jax.vmap(lambda one: student.sample(key, one, particles), axis_name=CONDITIONS)
+    return draw(x)[0]

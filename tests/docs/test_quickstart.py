@@ -1,0 +1,61 @@
+"""Every block of the quickstart runs, in order, with a fit that is shorter than a user's."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import understudy
+from understudy.fitting import fit
+from understudy.posterior import cost
+
+PAGE = (Path(__file__).parent.parent / "docs" / "quickstart.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+BLOCK_IMPORTS = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"understudy", "equinox", "flowjax", "numpyro", "paramax", "blackjax"}:
+            raise ImportError(name)
+sys.meta_path.insert(0, Block())
+"""
+
+
+def short(target):
+    return fit(target, starts=2, gaussian_updates=100, flow_updates=0, cache=False)
+
+
+def test_the_first_block_has_fifteen_lines_at_most():
+    assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 15
+
+
+def test_every_block_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(understudy, "fit", short, raising=False)
+    monkeypatch.setattr(cost, "measure_nuts", lambda *_: cost.NutsCost(1.0, 100.0))
+    names: dict = {}
+    for block in BLOCKS[:-1]:
+        exec(compile(block, "quickstart", "exec"), names)
+    printed = capsys.readouterr().out
+    assert float(printed.split()[0]) > 0
+    assert "teacher gap" in printed
+    assert "'posterior_predictive'" in printed
+    # Weights repair most of what the short fit left.
+    assert names["corrected"].draws["mu"].mean() == pytest.approx(4.41, abs=0.4)
+    assert names["whole"].target.dim == 10
+    bare = [sys.executable, "-I", "-c", BLOCK_IMPORTS + BLOCKS[-1]]
+    ran = subprocess.run(bare, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "'theta': (16384, 8)" in ran.stdout
+
+
+@pytest.mark.slow
+def test_a_fit_without_settings_is_right(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(compile(BLOCKS[0], "quickstart", "exec"), names)
+    assert names["draws"]["tau"].mean() == pytest.approx(3.6, abs=0.25)
+    assert names["draws"]["mu"].mean() == pytest.approx(4.41, abs=0.25)

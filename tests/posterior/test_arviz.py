@@ -1,0 +1,86 @@
+"""Posteriors for ArviZ: groups, names and closed forms."""
+
+import sys
+import types
+
+import arviz_stats
+import jax
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal, norm
+from tests.posterior.conjugate import MEAN, SD, Y, posterior
+
+from understudy.posterior import arviz
+from understudy.posterior.posterior import Posterior
+from understudy.students import FullGaussian
+from understudy.targets import LogDensity
+
+KEY = jax.random.key(1)
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return posterior().to_arviz(KEY, 2000, chains=4)
+
+
+def test_groups_and_shapes(tree):
+    assert set(tree.children) == {
+        "posterior",
+        "sample_stats",
+        "posterior_predictive",
+        "log_likelihood",
+        "observed_data",
+    }
+    assert tree.posterior["mu"].shape == (4, 500, 2)
+    assert tree.posterior["both"].shape == (4, 500, 2)
+    assert tree.posterior_predictive["y"].shape == (4, 500, 5, 2)
+    np.testing.assert_array_equal(tree.observed_data["y"], Y)
+
+
+def test_densities_and_likelihoods_are_those_in_closed_form(tree):
+    mu = tree.posterior["mu"].values
+    likelihood = norm.logpdf(Y, mu[:, :, None, :], 1)
+    np.testing.assert_allclose(tree.log_likelihood["y"], likelihood, rtol=1e-4, atol=1e-4)
+    joint = likelihood.sum((2, 3)) + norm.logpdf(mu).sum(-1)
+    np.testing.assert_allclose(tree.sample_stats["lp"], joint, rtol=1e-4)
+    student = multivariate_normal(MEAN, SD**2 * np.eye(2)).logpdf(mu)
+    np.testing.assert_allclose(tree.sample_stats["log_student"], student, rtol=1e-3, atol=1e-4)
+
+
+def test_predictions_are_new_data(tree):
+    new = tree.posterior_predictive["y"].values
+    assert not np.array_equal(new[0, 0], Y)
+    np.testing.assert_allclose(new.mean((0, 1, 2)), MEAN, atol=0.06)
+    np.testing.assert_allclose(new.std((0, 1)), np.sqrt(1 + SD**2), rtol=0.08)
+
+
+def test_arviz_summarises_and_compares(tree):
+    pytest.importorskip("xarray_einstats", reason="comes with arviz-stats[xarray]")
+    summary = arviz_stats.summary(tree)
+    assert list(summary.index) == ["both[0]", "both[1]", "mu[0]", "mu[1]"]
+    loo = arviz_stats.loo(tree)
+    # Leave-one-out of one row of two entries at a time differs little from that of single entries.
+    exact = sum(
+        norm.logpdf(Y[i, j], (Y[:, j].sum() - Y[i, j]) / 5, np.sqrt(1 + 1 / 5))
+        for i in range(5)
+        for j in range(2)
+    )
+    assert float(loo.elpd) == pytest.approx(exact, abs=0.15)
+
+
+def test_groups_can_be_left_out_and_plain_densities_have_fewer():
+    tree = posterior().to_arviz(KEY, 40, predictive=False, log_likelihood=False)
+    assert set(tree.children) == {"posterior", "sample_stats", "observed_data"}
+    plain = Posterior(LogDensity(lambda z: -0.5 * z @ z, 2), FullGaussian(2)).to_arviz(KEY, 40)
+    assert set(plain.children) == {"posterior", "sample_stats"}
+    assert plain.posterior["z"].shape == (4, 10, 2)
+
+
+def test_old_arviz_gets_inference_data(monkeypatch):
+    old = types.ModuleType("arviz")
+    old.from_dict = lambda **groups: groups
+    monkeypatch.setitem(sys.modules, "arviz", old)
+    monkeypatch.setattr(arviz, "_old_arviz", lambda: True)
+    groups = posterior().to_arviz(KEY, 8, predictive=False)
+    assert groups["posterior"]["mu"].shape == (4, 2, 2)
+    assert set(groups) == {"posterior", "sample_stats", "log_likelihood", "observed_data"}
