@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-slow lint tables lock clean help
+.PHONY: demo test test-slow lint wheel hooks reproduce tables lock clean help
 
 help:          ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -11,19 +11,28 @@ demo: $(READY) ## train a student on a mixture, print its figures, write a repor
 	$(BIN)/understudy demo
 
 test: $(READY) ## style, then the whole test suite without its slow part
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests experiments benchmarks
 	$(BIN)/python -m pytest -n 2 -m "not slow" -q
 
 test-slow: $(READY) ## every test, the long statistical ones included
 	$(BIN)/python -m pytest -n 2 -q
 
 lint: $(READY) ## style and types
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests experiments benchmarks
+	$(BIN)/ruff format --check src tests experiments benchmarks
 	$(BIN)/pyright
 
+reproduce: $(READY) ## an experiment of the paper again: make reproduce NAME=mixture PRESET=quick
+	$(BIN)/python -m experiments $(NAME) $(if $(PRESET),--preset $(PRESET))
+
 tables: $(READY) ## fill the tables of the documents from the rows in results
-	$(BIN)/python -m experiments.tables
+	$(BIN)/python -m experiments tables
+
+wheel: $(READY) ## build the wheel into dist
+	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w dist .
+
+hooks: $(READY) ## check style before every commit (needs pre-commit)
+	pre-commit install
 
 lock: $(READY) ## write constraints.txt anew from pyproject.toml
 	$(BIN)/pip install -q uv
@@ -36,4 +45,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:         ## remove the virtual environment and what runs left behind
-	rm -rf .venv runs .pytest_cache .ruff_cache
+	rm -rf .venv runs dist .pytest_cache .ruff_cache

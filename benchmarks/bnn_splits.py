@@ -5,6 +5,7 @@ the most memory that the widest network takes: colon's 2,000 features as they ar
 splits. Run: ``python benchmarks/bnn_splits.py``.
 """
 
+import argparse
 import resource
 import time
 
@@ -55,6 +56,7 @@ def wide_memory():
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__).parse_args()
     started = time.perf_counter()
     figures = {**together_and_apart(), "colon_gib": wide_memory()}
     settings = {"splits": SPLITS, "updates": UPDATES, "singles": SINGLES, "wide_updates": WIDE_UPDATES}

@@ -6,6 +6,7 @@ channels last and as many threads as there are cores to run on; only then is a r
 Run: ``python benchmarks/langevin.py``.
 """
 
+import argparse
 import os
 import statistics
 import time
@@ -17,11 +18,11 @@ import numpy as np
 from experiments.mnist.course import adam
 from experiments.mnist.methods import METHODS, make_model, make_student
 from experiments.rows import last_line, provenance, write_rows
-from understudy.training.preparing import prepare
 
+from understudy.batches import Binarised
 from understudy.core import bind
-from understudy.targets import Binarised
 from understudy.teachers import Langevin
+from understudy.training import Learner, Training
 
 BATCH, STEPS, LOOP, ROUNDS, CALLS = 100, 5, 10, 7, 4
 KEY = jax.random.key(0)
@@ -61,17 +62,16 @@ def gradient_and_chain():
 def update(name):
     """Updates of a method, in a compiled loop as in training."""
     stage = METHODS[name].stages[-1]
-    training = prepare(
-        make_model(KEY),
-        make_student(stage.encoder, KEY, len(PIXELS)),
-        stage.teacher("root"),
+    learner = Learner(
         stage.feedback(),
-        Binarised(PIXELS, BATCH),
         particles=1,
         optimiser=adam(1e-3, None),
         model_optimiser=adam(1e-3, None),
         critic_optimiser=adam(1e-3, None, b1=0.5),
-    ).compile()
+    )
+    student, teacher = make_student(stage.encoder, KEY, len(PIXELS)), stage.teacher("root")
+    data = Binarised(PIXELS, BATCH)
+    training = Training(learner, make_model(KEY), student, teacher, data).compile()
     return lambda: training.advance(training.state, LOOP)[1].loss
 
 
@@ -138,6 +138,7 @@ def measure(calls):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__).parse_args()
     started = time.perf_counter()
     found = measure(gradient_and_chain() | {name: update(name) for name in UPDATES} | torch_calls())
     for name, value in found.items():

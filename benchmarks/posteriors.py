@@ -8,6 +8,7 @@ classifier tells them apart.
 import dataclasses
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,11 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from experiments.__main__ import publish
+from experiments.rows import provenance
+from scipy.stats import wasserstein_distance
+from tqdm import tqdm
+
 from benchmarks.posteriordb import POSTERIORS, Posterior, load_posterior
 from benchmarks.rivals import (
     GUIDES,
@@ -25,12 +31,9 @@ from benchmarks.rivals import (
     nuts_draws,
     pathfinder_draws,
 )
-from experiments.rows import provenance
-from scipy.stats import wasserstein_distance
-from tqdm import tqdm
-
 from understudy import files
-from understudy.cli.settings import check, option
+from understudy.cli.main import guarded
+from understudy.cli.settings import check_settings, option, run_with_settings
 from understudy.evaluation import classifier_two_sample
 from understudy.fitting import fit
 
@@ -52,7 +55,7 @@ class Settings:
 
     def __post_init__(self):
         """Fill in what the preset says."""
-        check(self)
+        check_settings(self)
         quick = self.preset == "quick"
         few = ("eight_schools_noncentered", "gp_regr")
         for name, value in {
@@ -188,3 +191,15 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "worst_w1": {name: median(name, "understudy", "worst_w1") for name in names},
         "worst_mean_error": {name: median(name, "understudy", "worst_mean_error") for name in names},
     }
+
+
+def main(words: list[str]) -> None:
+    """The command: options are those of ``Settings``; rows of a full run also go to ``results``."""
+    module, out = sys.modules[__name__], Path("runs", "posteriors")
+    settings, out, _ = run_with_settings("python benchmarks/posteriors.py", module, words, out)
+    if settings.preset == "paper":
+        publish(out, Path("results"), "posteriors")
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -16,15 +16,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from benchmarks.posteriordb import load_posterior
 from experiments.rows import last_line, provenance, write_rows
 
+from benchmarks.posteriordb import load_posterior
 from understudy.core import ExplicitStudent, Student, Target
 from understudy.evaluation.trust.check import check, default_teacher
-from understudy.evaluation.trust.moves import move
+from understudy.evaluation.trust.moves import Claim, move
 from understudy.students import FullGaussian, GaussianMixture
 from understudy.targets import LogDensity
-from understudy.targets.toy import Mixture, banana
+from understudy.targets.toy import MixtureOfGaussians, banana
 
 SEEDS = 20
 POOL = 6000
@@ -143,7 +143,7 @@ def reference(name: str) -> World:
     @functools.cache
     def fresh(seed):
         rows = np.random.default_rng(seed).permutation(z)[:POOL]
-        return move(jax.random.key(seed), target, Rows(rows), teacher, None, rows, 3)[0]
+        return move(jax.random.key(seed), Claim(target, Rows(rows)), teacher, rows, 3)[0]
 
     return World(name, target, fresh)
 
@@ -272,7 +272,7 @@ def _counted(cases: list[tuple], study: Study) -> list[dict]:
     return rows
 
 
-def mixture(target: Mixture, weights: list[float]) -> GaussianMixture:
+def mixture(target: MixtureOfGaussians, weights: list[float]) -> GaussianMixture:
     """The target's components with other weights."""
     start = GaussianMixture(jax.random.key(0), target.dim, len(weights))
     scales = jnp.broadcast_to(jnp.log(target.scales)[:, None], target.means.shape)
@@ -280,17 +280,17 @@ def mixture(target: Mixture, weights: list[float]) -> GaussianMixture:
     return eqx.tree_at(lambda m: (m.logits, m.means, m.log_scales), start, new)
 
 
-def rows_of(target: Mixture, weights: list[float], seed: int) -> Rows:
+def rows_of(target: MixtureOfGaussians, weights: list[float], seed: int) -> Rows:
     """Draws of the components with other weights."""
-    other = Mixture(target.means, target.scales, jnp.asarray(weights))
+    other = MixtureOfGaussians(target.means, target.scales, jnp.asarray(weights))
     return Rows(other.sample(jax.random.key(seed), POOL))
 
 
 def mode_cases(study: Study) -> list[dict]:
     """Modes that the student lacks, or weighs wrongly."""
-    line = Mixture([[-3.0], [3.0]])
-    ten = Mixture(jnp.zeros((2, 10)).at[1].set(8 / np.sqrt(10)))
-    plane = Mixture([[-4.0, 0.0], [4.0, 0.0], [0.0, 6.0]], weights=[0.45, 0.45, 0.1])
+    line = MixtureOfGaussians([[-3.0], [3.0]])
+    ten = MixtureOfGaussians(jnp.zeros((2, 10)).at[1].set(8 / np.sqrt(10)))
+    plane = MixtureOfGaussians([[-4.0, 0.0], [4.0, 0.0], [0.0, 6.0]], weights=[0.45, 0.45, 0.1])
     cases = []
     for name, target, least in (
         ("two modes, d=1", line, 2),

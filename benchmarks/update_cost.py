@@ -4,6 +4,7 @@ All ratios are medians over interleaved rounds of one run; compilation is not co
 in a compiled loop of its own, as the fused update does. Run: ``python benchmarks/update_cost.py``.
 """
 
+import argparse
 import contextlib
 import io
 import statistics
@@ -15,7 +16,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from experiments.rows import last_line, provenance, write_rows
-from understudy.training.preparing import NoConditions, _run
 
 from understudy.core import bind
 from understudy.feedbacks import JensenShannon
@@ -23,19 +23,18 @@ from understudy.networks import Critic
 from understudy.students import Implicit
 from understudy.targets import two_gaussians
 from understudy.teachers import mala
-from understudy.training import train
-from understudy.training.update import Learner, descend
+from understudy.training import Learner, Training, train
+from understudy.training.update import descend
 
 TARGET = two_gaussians()
 SETTINGS = ({"particles": 10, "steps": 5}, {"particles": 100, "steps": 10})
 LOOPS, ROUNDS = 1000, 15
 
 
-def ingredients(particles, steps):
+def prepared(particles, steps):
     feedback = JensenShannon(critic=partial(Critic, hidden=(20, 20), activation=jax.nn.relu))
     learner = Learner(feedback, particles=particles)
-    student = Implicit(jax.random.key(1), 1)
-    return learner, learner.init(jax.random.key(0), TARGET, student, mala(0.1, steps=steps))
+    return Training(learner, TARGET, Implicit(jax.random.key(1), 1), mala(0.1, steps=steps))
 
 
 def loop(step, carry, given=None):
@@ -135,7 +134,8 @@ def interleaved(runs):
 
 
 def compare_fused(particles, steps):
-    learner, state = ingredients(particles, steps)
+    training = prepared(particles, steps)
+    learner, state = training.learner, training.state
     times = interleaved({"fused": fused(learner, state), **parts(learner, state)})
     return times["fused"] / sum(v for name, v in times.items() if name != "fused"), times
 
@@ -168,23 +168,23 @@ class Clock:
 
 
 def compare_callbacks(particles, steps, chunks=60):
-    """200 updates in a chunk, bare, against ``fit`` with progress, metrics and checkpoints."""
-    learner, state = ingredients(particles, steps)
-    compiled = eqx.filter_jit(_run).lower(learner, NoConditions(), state, jnp.array(200)).compile()
+    """200 updates in a chunk, bare, against ``train`` with progress, metrics and checkpoints."""
+    training = prepared(particles, steps).compile()
+    state = training.state
 
     def bare():
         now = state
         for _ in range(chunks):
-            now, _ = jax.block_until_ready(compiled(learner, NoConditions(), now, jnp.array(200)))
+            now, _ = training.advance(now, 200)
 
     def dressed(folder):
-        clock, fresh = Clock(), ingredients(particles, steps)[0]
+        clock = Clock()
         with contextlib.redirect_stderr(io.StringIO()):
             train(
                 TARGET,
                 state.student,
                 state.teacher,
-                fresh.feedback,
+                training.learner.feedback,
                 updates=200 * chunks,
                 particles=particles,
                 folder=folder,
@@ -204,6 +204,7 @@ def compare_callbacks(particles, steps, chunks=60):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__).parse_args()
     started = time.perf_counter()
     measured = {"fused": {}, "kernels": {}}
     for setting in SETTINGS:

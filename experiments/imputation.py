@@ -21,15 +21,17 @@ from matplotlib.figure import Figure
 from experiments.mnist import METHODS, row_name
 from experiments.mnist.course import load_trained
 from experiments.rows import provenance, write_rows
+from experiments.settings import listed
 from understudy import data, files
 from understudy.batches import binarise
-from understudy.cli.settings import check, option
-from understudy.core import IngredientError, Student
+from understudy.cli.settings import check_settings, option
+from understudy.core import Student
 from understudy.report import write_picture
 from understudy.targets import LatentVariableModel
 from understudy.teachers import hmc
 
 MASKS = ("lower", "upper", "left", "right")
+WITH_ENCODER = [name for name, method in METHODS.items() if method.encoder != "none"]
 SHOWN = 12
 # Stable on a trained decoder (largest curvature about 150), and far enough to cross the prior's width.
 STEP, LARGEST_STEP, LEAPFROGS = 0.1, 0.5, 10
@@ -57,13 +59,19 @@ class Settings:
     seed: int = option(0, "seed of the sampling", least=0, most=2**31 - 1)
 
     def __post_init__(self):
-        check(self)
-        for word in words(self.masks):
-            if word not in MASKS:
-                raise IngredientError(f"A mask is one of {', '.join(MASKS)}; {word!r} came.")
-        for word in words(self.methods):
-            if word not in METHODS or METHODS[word].encoder == "none":
-                raise IngredientError(f"A method with an encoder is wanted; {word!r} came.")
+        check_settings(self)
+        listed(self.masks, MASKS, "A mask", ";")
+        listed(self.methods, WITH_ENCODER, "A method with an encoder", ";")
+
+    @property
+    def chosen_masks(self) -> list[str]:
+        """The halves that are missing in turn."""
+        return listed(self.masks, MASKS, "A mask", ";")
+
+    @property
+    def chosen_methods(self) -> list[str]:
+        """The methods whose encoders are used."""
+        return listed(self.methods, WITH_ENCODER, "A method with an encoder", ";")
 
 
 def run(settings: Settings, out: str | Path, progress: bool | None = None) -> dict[str, Any]:
@@ -79,11 +87,11 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
     digits = data.load("mnist")
     x, classes = first_of_each_class(digits, settings.per_class, settings.seed)
     found: dict[str, Any] = {}
-    for name in words(settings.methods):
+    for name in settings.chosen_methods:
         folder = Path(settings.runs) / "runs" / str(settings.train_seed)
         trained = load_trained(folder, METHODS[name])
         assert trained.student is not None
-        for mask in words(settings.masks):
+        for mask in settings.chosen_masks:
             chains = gibbs(trained.model, trained.student, x, missing_half(mask), settings)
             labels, distances = nearest_labels(chains, digits)
             entropies = np.array([entropy(row) for row in labels])
@@ -112,11 +120,6 @@ def _taught(settings: Settings) -> str:
         return ""
     power = f", power {settings.power:g}" if settings.power < 1 else ""
     return f" + {settings.transitions} transitions{power}"
-
-
-def words(text: str) -> list[str]:
-    """What stands between semicolons."""
-    return [word.strip() for word in text.split(";") if word.strip()]
 
 
 def missing_half(name: str, size: tuple[int, int] = (28, 28)) -> Bool[np.ndarray, "h w"]:

@@ -1,4 +1,4 @@
-"""Tables of the documents, made from the rows in ``results``: ``python -m experiments.tables``."""
+"""Tables of the documents, made from the rows in ``results``: ``python -m experiments tables``."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -6,10 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from understudy import files
 from benchmarks import posteriors_report as posteriors
+
 from experiments.bnn import report as bnn
+from experiments.bnn.predictions import load_predictions
 from experiments.mnist import tables as mnist
+from understudy import files
 
 Row = Mapping[str, Any]
 
@@ -84,12 +86,13 @@ def bnn_means(results: Path, name: str, digits: int) -> str:
 
 def bnn_goals(results: Path) -> str:
     """Ours against the others, set by set."""
-    rows = files.read_rows(results / "bnn.jsonl")
+    rows, arrays = files.read_rows(results / "bnn.jsonl"), load_predictions(results)
     header = (
         "set",
         "paper's AMC",
         "energy matching",
         "best amortised",
+        "refined",
         "ours - VI",
         "ours - VI calibrated",
         "ours - MALA-100",
@@ -99,7 +102,7 @@ def bnn_goals(results: Path) -> str:
         "ECE, ours / VI",
         "ECE of all splits together, ours / VI",
     )
-    return table(header, [bnn.goal_line(rows, dataset) for dataset in bnn.datasets(rows)])
+    return table(header, [bnn.goal_line(rows, arrays, dataset) for dataset in bnn.datasets(rows)])
 
 
 def figures_table(results: Path) -> str:
@@ -108,9 +111,9 @@ def figures_table(results: Path) -> str:
         r["name"]: r for r in files.read_rows(results / "mixture.jsonl") if r["kind"] == "summary"
     }
     (cost,) = files.read_rows(results / "update_cost.jsonl")
-    reproduce = "`understudy reproduce mixture --preset paper`"
+    reproduce = "`python -m experiments mixture --preset paper`"
     benchmark = "`python benchmarks/update_cost.py`"
-    bench = "`understudy bench posteriors --preset paper`"
+    bench = "`python benchmarks/posteriors.py --preset paper`"
     lines = [
         *(
             (f"a fit without settings, {what}: {found}", bench)
@@ -235,11 +238,7 @@ def filled(text: str, results: Path) -> str:
     return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", make, text, flags=re.DOTALL)
 
 
-def main(root: Path = Path()) -> None:
+def fill_documents(root: Path = Path()) -> None:
     """Fill the tables of the README and of all pages in ``docs``."""
     for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         files.replace_file(page, [filled(page.read_text(), root / "results").encode()])
-
-
-if __name__ == "__main__":
-    main()

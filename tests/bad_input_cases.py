@@ -16,7 +16,9 @@ import optax
 from numpyro import distributions as dist
 
 import understudy
-from understudy import LogDensity, fit, methods
+from understudy import LogDensity, methods
+from understudy import data as data_sets
+from understudy.evaluation import trust
 from understudy.feedbacks import (
     AdversarialELBO,
     Copy,
@@ -33,10 +35,11 @@ from understudy.feedbacks import (
     MomentProjection,
     SquaredDistance,
     Wasserstein,
+    WeightedSum,
 )
 from understudy.fitting import fit
-from understudy.posterior import Posterior
 from understudy.networks import Perceptron
+from understudy.posterior import Posterior
 from understudy.students import (
     Autoregressive,
     Bernoulli,
@@ -58,7 +61,7 @@ from understudy.students import (
     coupling_flow,
     gaussian_encoder,
 )
-from understudy.targets import Mixture
+from understudy.targets import MixtureOfGaussians
 from understudy.teachers import (
     SVGD,
     Annealed,
@@ -103,7 +106,7 @@ def train(target=NORMAL, student=None, teacher=None, feedback=None, data=None, *
     teacher = mala(0.1) if teacher is None else teacher
     feedback = InclusiveKL() if feedback is None else feedback
     settings = {"updates": 2, "particles": 4, **settings}
-    return fit(target, student, teacher, feedback, data, **settings)
+    return understudy.train(target, student, teacher, feedback, data, **settings)
 
 
 def settings_of_fit() -> None:
@@ -112,7 +115,7 @@ def settings_of_fit() -> None:
         "particles": [0, -3, "ten", 2.5, None, True, [4]],
         "updates": [0, -1, "many", 1e3],
         "chunk": [0, "all"],
-        "seed": [-1, 1.5, "zero"],
+        "seed": [-1, 1.5, "zero", 2**70, None],
         "repeats": [0, 2.5, "two"],
         "batch_size": [0, "all", 1.5],
         "average": [0.0, 1.5, "slow"],
@@ -126,7 +129,7 @@ def settings_of_fit() -> None:
         "model_optimiser": ["sgd"],
         "checkpoint_seconds": ["soon", -1.0],
         "callbacks": [3, ["bar"]],
-        "folder": [7],
+        "folder": [7, ["run"]],
         "resume": [True],
     }.items():
         for value in bad:
@@ -202,12 +205,14 @@ def densities() -> None:
         LogDensity(lambda z: -(z @ jnp.ones(3)), 2)
     ))  # fmt: skip
     case("a mean that is not finite", lambda: DiagonalGaussian(2, mean=jnp.nan))
-    case("means as one row", lambda: Mixture([0.0, 1.0]))
-    case("means as words", lambda: Mixture([["a"], ["b"]]))
-    case("a negative scale of a mixture", lambda: Mixture([[0.0], [1.0]], scales=-1.0))
-    case("weights of another length", lambda: Mixture([[0.0], [1.0]], weights=[1.0, 1.0, 1.0]))
-    case("negative weights", lambda: Mixture([[0.0], [1.0]], weights=[2.0, -1.0]))
-    case("scales of another length", lambda: Mixture([[0.0], [1.0]], scales=[1.0, 1.0, 1.0]))
+    case("means as one row", lambda: MixtureOfGaussians([0.0, 1.0]))
+    case("means as words", lambda: MixtureOfGaussians([["a"], ["b"]]))
+    case("a negative scale of a mixture", lambda: MixtureOfGaussians([[0.0], [1.0]], scales=-1.0))
+    case(
+        "weights of another length", lambda: MixtureOfGaussians([[0.0], [1.0]], weights=[1.0, 1.0, 1.0])
+    )
+    case("negative weights", lambda: MixtureOfGaussians([[0.0], [1.0]], weights=[2.0, -1.0]))
+    case("scales of another length", lambda: MixtureOfGaussians([[0.0], [1.0]], scales=[1.0, 1.0, 1.0]))
 
 
 def data() -> None:
@@ -252,8 +257,8 @@ def students() -> None:
     case("a full scale as a word", lambda: FullGaussian(2, scale="wide"))
     case("rank 0", lambda: LowRankGaussian(2, 0))
     case("half a component", lambda: GaussianMixture(KEY, 2, 1.5))
-    case("a seed in place of a key", lambda: GaussianMixture(0, 2, 3))
-    case("a seed in place of a network's key", lambda: Implicit(0, 2))
+    case("a word in place of a key", lambda: GaussianMixture("zero", 2, 3))
+    case("nothing in place of a network's key", lambda: Implicit(None, 2))
     case("no noise", lambda: Implicit(KEY, 2, noise=0))
     case("hidden as a number", lambda: Implicit(KEY, 2, hidden=20))
     case("hidden as a word", lambda: Implicit(KEY, 2, hidden="wide"))
@@ -353,6 +358,12 @@ def feedbacks() -> None:
     case("a penalty as a word", lambda: LearntStein("large"))
     case("no critic steps", lambda: JensenShannon(critic_steps=0))
     case("half a critic step", lambda: Wasserstein(critic_steps=2.5))
+    case("a sum of nothing", lambda: WeightedSum([]))
+    case("a sum without weights", lambda: WeightedSum([ExclusiveKL()]))
+    case("a sum of one divergence", lambda: WeightedSum(ExclusiveKL()))
+    case("a sum with a projection", lambda: WeightedSum([(1.0, MomentProjection())]))
+    case("a negative weight in a sum", lambda: WeightedSum([(-1.0, ExclusiveKL())]))
+    case("a weight as a word", lambda: WeightedSum([("half", ExclusiveKL())]))
     case("a critic that is no function", lambda: train(feedback=JensenShannon(critic=3)))
 
 
@@ -457,7 +468,7 @@ def posteriors() -> None:
     case("a posterior of another size", lambda: Posterior(NORMAL, FullGaussian(3)))
     case("half a draw of a posterior", lambda: made.sample(KEY, 1.5))
     case("no draw of a posterior", lambda: made.draws(KEY, 0))
-    case("a seed for a posterior", lambda: made.sample(0, 10))
+    case("a word for a key of a posterior", lambda: made.sample("zero", 10))
     case("three steps of refinement", lambda: made.refine(KEY, 10, 3))
     case("refinement of no draw", lambda: made.refine(KEY, 0))
     case("weights of a wild student", lambda: wild.resample(KEY, 10))
@@ -471,10 +482,210 @@ def posteriors() -> None:
     case("fitting a function", lambda: fit(lambda z: 0.0))
     case("a budget of nothing", lambda: fit(NORMAL, budget=0))
     case("a budget as a word", lambda: fit(NORMAL, budget="soon"))
+    case("a budget as an array", lambda: fit(NORMAL, budget=np.array([1.0, 2.0])))
+    case("a budget as a list", lambda: fit(NORMAL, budget=[1.0]))
+    case("a budget of nan", lambda: fit(NORMAL, budget=float("nan")))
+    case("a negative budget", lambda: fit(NORMAL, budget=-1.0))
+    case("a seed of 23 digits", lambda: fit(NORMAL, seed=10**22))
+    case("a seed of 2**70", lambda: fit(NORMAL, seed=2**70))
+    case("a negative seed of a fit", lambda: fit(NORMAL, seed=-1))
+    case("half a seed of a fit", lambda: fit(NORMAL, seed=0.5))
+    case("no seeds", lambda: fit(NORMAL, seeds=0))
+    case("no rounds", lambda: fit(NORMAL, rounds=0))
+    case("negative starts", lambda: fit(NORMAL, starts=-1))
+    case("a rate of zero", lambda: fit(NORMAL, rate=0.0))
+    case("enough as a word", lambda: fit(NORMAL, enough="good"))
+    case("enough above one", lambda: fit(NORMAL, enough=1.5))
+    case("fitting a word", lambda: fit("normal"))
+    case("fitting a class", lambda: fit(LogDensity))
+    case("fitting a model that is no target", lambda: fit(numpyro.sample))
     case("fitting what is nowhere finite", lambda: fit(LogDensity(lambda z: z.sum() * jnp.nan, 2)))
 
 
+def asked_of_posteriors() -> None:
+    """Settings of what one asks a posterior for."""
+    made = Posterior(NORMAL, FullGaussian(2))
+    student = FullGaussian(2)
+
+    def check(**given):
+        return trust.check(KEY, NORMAL, student, **given)
+
+    for name, bad in {
+        "teacher": ["hmc", 3, mala, Identity],
+        "repeats": [5, "two", student, [5], ["a"]],
+        "simulate": [3, "prior", [1]],
+        "draws": [0, 10, "many", 2.5, -1, None],
+        "turns": [0, "two", 1.5],
+        "level": [0, 1, "strict", -0.1, float("nan")],
+    }.items():
+        for value in bad:
+            shown = f"check({name}={str(getattr(value, '__name__', value))[:30]})"
+            case(shown, lambda name=name, value=value: check(**{name: value}))
+    case("check of a posterior by a word", lambda: made.check(teacher="x"))
+    case("check of a posterior with repeats=5", lambda: made.check(repeats=5))
+    case("check of a posterior with simulate=3", lambda: made.check(simulate=3))
+    case("check with a word as key", lambda: made.check("zero"))
+    case("check with two keys", lambda: made.check(jax.random.split(KEY)))
+    case("check of a student that is none", lambda: trust.check(KEY, NORMAL, "flow"))
+    case("check of a target that is none", lambda: trust.check(KEY, "normal", student))
+    case("refine by a word", lambda: made.refine(KEY, 10, teacher="x"))
+    case("refine by a function", lambda: made.refine(KEY, 10, teacher=mala))
+    case("half a step of refinement", lambda: made.refine(KEY, 10, 4.5))
+    case("refinement as a word", lambda: made.refine(KEY, "ten"))
+    case("resampling of no draw", lambda: made.resample(KEY, 0))
+    case("resampling by a list", lambda: made.resample(KEY, 10, ["psis"]))
+    case("no moves", lambda: made.resample(KEY, 10, "independence", moves=0))
+    case("a fractional candidate", lambda: made.resample(KEY, 10, candidates=2.5))
+    case("no chains of ArviZ", lambda: made.to_arviz(KEY, 8, 0))
+    case("half a draw for ArviZ", lambda: made.to_arviz(KEY, 8.5))
+    case("ArviZ as a number", lambda: made.to_arviz(KEY, 8, kind=3))
+    case("no draws to time", lambda: made.draws_per_second(0))
+    case("no chains of NUTS", lambda: made.break_even(chains=0))
+    case("a report to a number", lambda: made.report(5))
+    case("a report to nothing", lambda: made.report(""))
+    case("a report to a zero byte", lambda: made.report("a\0b"))
+    case("a report of a word", lambda: made.report("page.html", trust="yes"))
+    case("a None for a key", lambda: made.sample(None, 3))
+    case("a float for a key", lambda: made.sample(0.5, 3))
+    case("a negative key", lambda: made.sample(-1, 3))
+    case("an array of keys", lambda: made.draws(jax.random.split(KEY, 3), 3))
+    case("a key of three words", lambda: made.draws(np.zeros(3, np.uint32), 3))
+    case("True draws", lambda: made.sample(KEY, True))
+
+
+def data_of_ones_own() -> None:
+    """Files and settings that the readers of data refuse."""
+
+    def file(name: str, content: bytes, read: Callable[[Path], Any]):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            path.write_bytes(content)
+            return read(path)
+
+    header = (
+        b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 1000000), }"
+    )
+    promise = header.ljust(127) + b"\n"
+    for value in (["pima"], None, 3, "iris", "", np.zeros(2)):
+        case(f"load({value!s})", lambda value=value: data_sets.load(value))
+    for given in (
+        {"share": float("nan")}, {"share": 0.0}, {"share": 2.0}, {"share": "half"}, {"share": None},
+        {"seed": -1}, {"seed": 2**70}, {"seed": 0.5}, {"seed": "x"}, {"count": 0}, {"count": 10**12},
+        {"rows": 1}, {"rows": 10**15}, {"rows": "many"},
+    ):  # fmt: skip
+        case(f"splits({given})", lambda given=given: data_sets.splits(**{"rows": 50, **given}))
+    case("a table that is missing", lambda: data_sets.read_csv("nowhere.csv"))
+    case("a table that is a folder", lambda: data_sets.read_csv("/"))
+    case("a table that is a number", lambda: data_sets.read_csv(5))
+    case("a table with a zero byte", lambda: data_sets.read_csv("a\0b"))
+    case("an empty table", lambda: file("a.csv", b"", data_sets.read_csv))
+    case("a table of words", lambda: file("a.csv", b"a,y\nred,0\n", data_sets.read_csv))
+    case("a table without labels", lambda: file("a.csv", b"a,b\n1,0\n", data_sets.read_csv))
+    case("a table with other labels", lambda: file("a.csv", b"a,y\n1,2\n", data_sets.read_csv))
+    case("a table with a hole", lambda: file("a.csv", b"a,y\nnan,1\n", data_sets.read_csv))
+    case("a ragged table", lambda: file("a.csv", b"a,y\n1,1\n1\n", data_sets.read_csv))
+    case("a table of bytes", lambda: file("a.csv", b"\xff\xfe\x00", data_sets.read_csv))
+    case("another label", lambda: data_sets.load("crabs").predicting("FL"))
+    case("a label that is missing", lambda: data_sets.load("crabs").predicting("colour"))
+    case("scaling words", lambda: data_sets.standardise([["a"]]))
+    case("scaling a vector", lambda: data_sets.standardise(np.zeros(3)))
+    case("scaling a hole", lambda: data_sets.standardise(HOLE))
+    case("scaling other columns", lambda: data_sets.standardise(X, np.zeros((2, 5))))
+    case("images that are missing", lambda: data_sets.read_images("nowhere.npy"))
+    case("images that are a number", lambda: data_sets.read_images(5))
+    case("images of nothing", lambda: data_sets.read_images(""))
+    case("images of text", lambda: file("a.txt", b"1", data_sets.read_images))
+    case("images of 8 TB", lambda: file("a.npy", promise, data_sets.read_images))
+    case("images that are empty", lambda: file("a.npy", b"", data_sets.read_images))
+    case(
+        "images of an empty archive", lambda: file("a.npz", b"PK\5\6" + bytes(18), data_sets.read_images)
+    )
+    case(
+        "a picture of text", lambda: file("a.png", b"1", lambda path: data_sets.read_images(path.parent))
+    )
+
+
+def found_by_attack() -> None:
+    """What strangers tried: densities of plain Python, and data of odd types."""
+    y = np.ones(3)
+
+    def normal(y):
+        z = numpyro.sample("z", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+    def empty(y):
+        numpyro.sample("z", dist.Normal(0, 1).expand([0]))
+        normal(y)
+
+    def endless(z):
+        return endless(z)
+
+    for name, density in {
+        "raises": lambda z: 1 / 0,
+        "branches": lambda z: 0.0 if z[0] > 0 else -1.0,
+        "calls NumPy": lambda z: -np.sum(np.asarray(z) ** 2),
+        "recurses": endless,
+        "is complex": lambda z: -(z @ z) * 1j,
+        "has no gradient": lambda z: jax.lax.while_loop(lambda v: v < 1, lambda v: v + 1, z[0]),
+    }.items():
+        case(f"fitting a density that {name}", lambda density=density: fit(LogDensity(density, 2)))
+    for name, value in {
+        "objects": np.array([1.0, None], dtype=object),
+        "strings": np.array(["a", "b"]),
+        "dates": np.array(["2020-01-01"], dtype="datetime64[D]"),
+        "masks": np.ma.masked_array([1.0, 2.0], [True, False]),
+    }.items():
+        case(f"a model of {name}", lambda value=value: understudy.from_numpyro(normal, value))
+    case("a latent of size 0", lambda: understudy.from_numpyro(empty, y))
+    case("a shape by a number", lambda: LogDensity(lambda z: 0.0, {1: ()}))
+    case("a shape as a word", lambda: LogDensity(lambda z: 0.0, {"a": "x"}))
+
+
+def files_and_paths() -> None:
+    """Files and paths that strangers tried."""
+    made = Posterior(NORMAL, FullGaussian(2))
+
+    def saved(**given):
+        with tempfile.TemporaryDirectory() as folder:
+            made.save(Path(folder) / "posterior")
+            return understudy.load(Path(folder) / "posterior", **given)
+
+    def exported(path: str, **given):
+        with tempfile.TemporaryDirectory() as folder:
+            return made.export(Path(folder) / path, **given)
+
+    def read_exported(content: bytes):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "posterior"
+            path.write_bytes(content)
+            return understudy.load_exported(path)
+
+    case("a number among classes", lambda: saved(classes=[5]))
+    case("classes as a number", lambda: saved(classes=5))
+    case("loading a number", lambda: understudy.load(5))
+    case("loading nothing", lambda: understudy.load(""))
+    case("loading a zero byte", lambda: understudy.load("a\0b"))
+    case("saving to nothing", lambda: made.save(""))
+    case("saving to a number", lambda: understudy.save(3, DiagonalGaussian(2)))
+    case("saving to a zero byte", lambda: made.save("a\0b"))
+    case("exporting to a number", lambda: made.export(3))
+    case("exporting for a word", lambda: exported("a", platforms="cpu"))
+    case("exporting for a toaster", lambda: exported("a", platforms=["toaster"]))
+    case("exporting for nothing", lambda: exported("a", platforms=[]))
+    case("an exported file that is missing", lambda: understudy.load_exported("nowhere"))
+    case("an exported file that is a folder", lambda: understudy.load_exported("/"))
+    case("an exported file that is a number", lambda: understudy.load_exported(5))
+    case("an exported file of text", lambda: read_exported(b"text"))
+    case("an exported file with a bad header", lambda: read_exported(b"understudy posterior 1 00\n{}"))
+    case("more draws than memory", lambda: made.sample(KEY, 10**13))
+    case("minus one draw", lambda: made.sample(KEY, -1))
+
+
 for section in (
+    found_by_attack,
+    files_and_paths,
+    asked_of_posteriors,
+    data_of_ones_own,
     settings_of_fit,
     ingredients,
     densities,

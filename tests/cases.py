@@ -1,4 +1,4 @@
-"""One line per ingredient: what the protocol test combines."""
+"""One entry per ingredient: what the tests over all of them, and over all their pairs, run."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +27,13 @@ class StudentCase(NamedTuple):
 
     make: Callable[[jax.Array, Target], Any]
     world: str = "plane"
+
+
+class TeacherCase(NamedTuple):
+    """How to make a teacher for draws of some size; if it is exact, one that moves far in the plane."""
+
+    make: Callable[[int], Any]
+    exact: Callable[[], Any] | None = None
 
 
 def _ising(z):
@@ -123,31 +130,85 @@ STUDENTS = {
     ),
 }
 
+
+def _flip_sign(key, z):
+    return jnp.where(jax.random.bernoulli(key), z, z[::-1])
+
+
+SLANTED = jnp.array([[2.0, 0.0], [-1.0, 1.0]])
+
 TEACHERS = {
-    "mala": lambda: teachers.mala(0.1, steps=2, target_acceptance=0.6),
-    "hmc": lambda: teachers.hmc(0.1, leapfrogs=2),
-    "nuts": lambda: teachers.nuts(0.1, doublings=2),
-    "ghmc": lambda: teachers.ghmc(0.1),
-    "barker": lambda: teachers.barker(0.3),
-    "random_walk": lambda: teachers.random_walk(0.3),
-    "elliptical_slice": lambda: teachers.elliptical_slice(0.0, 1.0),
-    "mclmc": lambda: teachers.mclmc(0.1),
-    "adjusted_mclmc": lambda: teachers.adjusted_mclmc(0.1),
-    "minibatch_mala": lambda: teachers.minibatch_mala(0.1),
-    "sgld": lambda: teachers.sgld(0.01),
-    "sghmc": lambda: teachers.sghmc(0.01, leapfrogs=2),
-    "Langevin": lambda: teachers.Langevin(0.01, steps=2),
-    "SVGD": lambda: teachers.SVGD(0.1),
-    "Identity": lambda: teachers.Identity(),
-    "Gibbs": lambda: teachers.Gibbs([_flip_sign]),
-    "SingleFlip": lambda: teachers.SingleFlip(),
-    "IndependenceMetropolis": lambda: teachers.IndependenceMetropolis(),
-    "TemperedTransition": lambda: teachers.TemperedTransition(rungs=3),
-    "Annealed": lambda: teachers.Annealed(teachers.mala(0.1), rungs=3, mean=0.0),
-    "tempered_smc": lambda: teachers.tempered_smc(teachers.mala(0.1), rungs=3, mean=0.0),
-    "Preconditioned": lambda: teachers.Preconditioned(teachers.mala(0.1), draws=16),
-    "Scheduled": lambda: teachers.Scheduled(teachers.mala(0.1), steps=optax.linear_schedule(1, 3, 5)),
-    "Compose": lambda: teachers.Compose(teachers.mala(0.1), teachers.TemperedTransition(rungs=2)),
+    "mala": TeacherCase(
+        lambda d: teachers.mala(0.1, steps=2, target_acceptance=0.6, largest_step=1.0),
+        lambda: teachers.mala(0.3, 5),
+    ),
+    "hmc": TeacherCase(
+        lambda d: teachers.hmc(0.1, leapfrogs=2, target_acceptance=0.8, jitter=0.5),
+        lambda: teachers.hmc(0.5, 3, 3, jitter=0.5),
+    ),
+    "nuts": TeacherCase(
+        lambda d: teachers.nuts(0.1, doublings=2), lambda: teachers.nuts(0.5, 2, doublings=4)
+    ),
+    "ghmc": TeacherCase(lambda d: teachers.ghmc(0.1), lambda: teachers.ghmc(0.5, 8)),
+    "barker": TeacherCase(lambda d: teachers.barker(0.3), lambda: teachers.barker(0.8, 5)),
+    "random_walk": TeacherCase(
+        lambda d: teachers.random_walk(0.3), lambda: teachers.random_walk(0.8, 5)
+    ),
+    "elliptical_slice": TeacherCase(
+        lambda d: teachers.elliptical_slice(0.0, jnp.ones(d)),
+        lambda: teachers.elliptical_slice(0.0, jnp.array([4.0, 3.0]), 4),
+    ),
+    "mclmc": TeacherCase(lambda d: teachers.mclmc(0.1)),
+    "adjusted_mclmc": TeacherCase(
+        lambda d: teachers.adjusted_mclmc(0.1), lambda: teachers.adjusted_mclmc(1.0, 3, 3)
+    ),
+    "minibatch_mala": TeacherCase(lambda d: teachers.minibatch_mala(0.1)),
+    "sgld": TeacherCase(lambda d: teachers.sgld(0.01)),
+    "sghmc": TeacherCase(lambda d: teachers.sghmc(0.01, leapfrogs=2)),
+    "Langevin": TeacherCase(lambda d: teachers.Langevin(0.01, steps=2, drift_bound=1.0)),
+    "SVGD": TeacherCase(lambda d: teachers.SVGD(0.1)),
+    "Identity": TeacherCase(lambda d: teachers.Identity()),
+    "Gibbs": TeacherCase(lambda d: teachers.Gibbs([_flip_sign])),
+    "SingleFlip": TeacherCase(lambda d: teachers.SingleFlip()),
+    "IndependenceMetropolis": TeacherCase(
+        lambda d: teachers.IndependenceMetropolis(), lambda: teachers.IndependenceMetropolis(3)
+    ),
+    "TemperedTransition": TeacherCase(
+        lambda d: teachers.TemperedTransition(rungs=3, target_acceptance=0.4),
+        lambda: teachers.TemperedTransition(steps=3),
+    ),
+    "Annealed": TeacherCase(
+        lambda d: teachers.Annealed(teachers.mala(0.1, target_acceptance=0.6), rungs=3, mean=0.0)
+    ),
+    "Annealed, from the student": TeacherCase(
+        lambda d: teachers.Annealed(teachers.mala(0.1, target_acceptance=0.6), rungs=3)
+    ),
+    "tempered_smc": TeacherCase(lambda d: teachers.tempered_smc(teachers.mala(0.1), rungs=3, mean=0.0)),
+    "Preconditioned": TeacherCase(
+        lambda d: teachers.Preconditioned(teachers.mala(0.1, target_acceptance=0.6), draws=16),
+        lambda: teachers.Preconditioned(teachers.mala(0.2, 4)),
+    ),
+    "Rescaled": TeacherCase(
+        lambda d: teachers.Rescaled(teachers.hmc(target_acceptance=0.8), jnp.zeros(d), 2 * jnp.eye(d)),
+        lambda: teachers.Rescaled(teachers.mala(0.2, 4), jnp.ones(2), SLANTED),
+    ),
+    "Rescaled, by a vector": TeacherCase(
+        lambda d: teachers.Rescaled(teachers.mala(0.1), jnp.zeros(d), jnp.full(d, 2.0)),
+        lambda: teachers.Rescaled(teachers.mala(0.2, 4), jnp.ones(2), jnp.array([2.0, 0.5])),
+    ),
+    "Scheduled": TeacherCase(
+        lambda d: teachers.Scheduled(teachers.mala(0.1), steps=optax.linear_schedule(1, 3, 5))
+    ),
+    "Compose": TeacherCase(
+        lambda d: teachers.Compose(
+            teachers.mala(0.1, target_acceptance=0.5),
+            teachers.Langevin(0.01),
+            teachers.TemperedTransition(rungs=2),
+        ),
+        lambda: teachers.Compose(
+            teachers.mala(0.2, 3), teachers.IndependenceMetropolis(), teachers.TemperedTransition(5)
+        ),
+    ),
 }
 
 _small = partial(feedbacks.CriticBuilder, hidden=(8,))
@@ -181,13 +242,19 @@ FEEDBACKS = {
     "SquaredDistance": lambda: feedbacks.SquaredDistance(),
     "KernelSteinDiscrepancy": lambda: feedbacks.KernelSteinDiscrepancy(),
     "LearntStein": lambda: feedbacks.LearntStein(critic_steps=2),
+    "WeightedSum": lambda: feedbacks.WeightedSum(
+        [(0.5, feedbacks.ExclusiveKL()), (1.0, feedbacks.InclusiveKL())]
+    ),
+    "WeightedSum, critics": lambda: feedbacks.WeightedSum(
+        [
+            (0.5, feedbacks.JensenShannon(critic=_small())),
+            (1.0, feedbacks.EnergyDistance()),
+            (0.1, feedbacks.Wasserstein(critic=_small(), critic_steps=2)),
+        ]
+    ),
     "MomentProjection": lambda: feedbacks.MomentProjection(),
     "Copy": lambda: feedbacks.Copy(),
 }
-
-
-def _flip_sign(key, z):
-    return jnp.where(jax.random.bernoulli(key), z, z[::-1])
 
 
 def make(name: str, key: jax.Array) -> tuple[Any, World]:

@@ -1,18 +1,26 @@
 """Every signature of the package is checked by beartype while the tests run.
 
-Compiling dominates the tests' time, so XLA optimises little here.
+Compiling dominates the tests' time, so XLA optimises little here and keeps its programs for the next run.
 """
 
 import os
+from pathlib import Path
+import signal
 
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 import jax
 import pytest
 from jaxtyping import install_import_hook
 
+# A background job of a shell starts with the interrupt ignored, which it hands to all it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 install_import_hook("understudy", "beartype.beartype")
 
 

@@ -13,6 +13,8 @@ import pytest
 from tests.bad_input_cases import CASES
 
 OURS = {"IngredientError", "CannotMoveError", "StoreError"}
+# Signatures are written out, so Python itself names a keyword that is in none.
+UNKNOWN = {"an unknown setting", "learning_rate"}
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +32,16 @@ def answers():
 
 def test_there_are_many_cases(answers):
     assert set(answers) == set(CASES)
-    assert len(CASES) > 200
+    assert len(CASES) > 300
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_answer_is_one_sentence_of_ours(answers, name):
     kind, sentence = answers[name]
+    if name in UNKNOWN:
+        assert kind == "TypeError"
+        assert "unexpected keyword argument" in sentence
+        return
     assert kind in OURS, f"{kind}: {sentence}"
     assert "\n" not in sentence
     assert 25 < len(sentence) < 400

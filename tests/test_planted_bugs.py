@@ -24,10 +24,10 @@ class Bug(NamedTuple):
 
 BUGS = {
     "checksum not verified": Bug(
-        "files.py",
+        "files/container.py",
         "if raw[place : place + 64] != _digest(raw, place):",
         "if len(raw) < place:",
-        "tests/test_store.py",
+        "tests/files/test_saving.py",
         "no_damaged_file_loads",
     ),
     "accept sign of independence Metropolis": Bug(
@@ -58,30 +58,30 @@ BUGS = {
         "metropolis",
     ),
     "importance weights upside down": Bug(
-        "evaluation/weights.py",
+        "evaluation/trust/weights.py",
         "array_stats.psislw(-filled)",
         "array_stats.psislw(filled)",
         "tests/evaluation/test_trust.py",
         "tail_is_known",
     ),
     "no correction for the number of effects": Bug(
-        "evaluation/findings.py",
+        "evaluation/trust/findings.py",
         "level / (2 * max(self.size.size, 1))",
         "level / 2",
         "tests/evaluation/test_trust.py",
         "levels_are_corrected",
     ),
     "climbs that go down": Bug(
-        "evaluation/climbs.py",
+        "evaluation/trust/climbs.py",
         "cosine_decay_schedule(-_RATE",
         "cosine_decay_schedule(_RATE",
         "tests/evaluation/test_trust.py",
         "missing_mode",
     ),
     "no volume in the whitened density": Bug(
-        "teachers/preconditioned.py",
-        "log_prob(colour(u)) + log_volume)",
-        "log_prob(colour(u)))",
+        "numerics.py",
+        "return lambda u: log_density(self.colour(u)) + self.log_volume",
+        "return lambda u: log_density(self.colour(u))",
         "tests/teachers/test_preconditioned.py",
         "right_density",
     ),
@@ -129,10 +129,10 @@ BUGS = {
         "exclusive",
     ),
     "weights ignored": Bug(
-        "teaching.py",
+        "training/lesson.py",
         "weights=jax.nn.softmax(log_weights, where=kept)",
         "weights=jax.nn.softmax(0 * log_weights, where=kept)",
-        "tests/test_teaching.py",
+        "tests/training/test_lesson.py",
     ),
     "weights ignored in an average": Bug(
         "feedbacks/common.py",
@@ -149,10 +149,10 @@ BUGS = {
         "scipy",
     ),
     "chains that are not finite are kept": Bug(
-        "teaching.py",
-        "kept = improved.finite & drawn",
+        "training/lesson.py",
+        "kept = improved.finite & drawn if self.guard else drawn",
         "kept = drawn",
-        "tests/test_learning.py",
+        "tests/training/test_update.py",
         "not_finite_stay_out",
     ),
     "the wrong noise of Langevin": Bug(
@@ -170,18 +170,46 @@ BUGS = {
         "evidence or importance",
     ),
     "the model climbs the wrong way": Bug(
-        "learning.py",
+        "training/update.py",
         "return -jnp.sum(jnp.where(lesson.kept, lesson.weights * values, 0.0))",
         "return jnp.sum(jnp.where(lesson.kept, lesson.weights * values, 0.0))",
-        "tests/test_learning.py",
+        "tests/training/test_update.py",
         "maximum_likelihood",
     ),
     "the same noise in every update": Bug(
-        "preparation.py",
+        "training/loop.py",
         "numbered(state.key, state.step)",
         "numbered(state.key, 0)",
         "tests/test_methods.py",
         "chains_of_mcmc",
+    ),
+    "the sign of the Stein kernel's drift": Bug(
+        "numerics.py",
+        "drift = 2 * slope * ((other_score - score) @ difference)",
+        "drift = 2 * slope * ((score - other_score) @ difference)",
+        "tests/evaluation/test_stein.py",
+        "definition",
+    ),
+    "correlations left in whitened draws": Bug(
+        "numerics.py",
+        "correlation = (1 - shrinkage) * (standard.T @ standard) / n + shrinkage * xp.eye(len(mean))",
+        "correlation = xp.eye(len(mean))",
+        "tests/test_numerics.py",
+        "white",
+    ),
+    "a sum that forgets its weights": Bug(
+        "feedbacks/weighted.py",
+        "weight * one.loss(student, own, target, lesson)",
+        "one.loss(student, own, target, lesson)",
+        "tests/feedbacks/test_weighted.py",
+        "add_up",
+    ),
+    "noise that the factor explains twice": Bug(
+        "students/gaussian.py",
+        "jnp.maximum(total - (factor * crossed).sum(1), _LEAST_OWN * total)",
+        "jnp.maximum(total, _LEAST_OWN * total)",
+        "tests/students/test_gaussian.py",
+        "low_rank_projection",
     ),
     "a mixture's density without its number of Gaussians": Bug(
         "feedbacks/likelihood.py",
@@ -189,6 +217,20 @@ BUGS = {
         "return logsumexp(each, 1)",
         "tests/feedbacks/test_likelihood.py",
         "semi_implicit",
+    ),
+    "all weights before all biases": Bug(
+        "networks/layers.py",
+        "[part for weight, bias in layers for part in (weight.ravel(), bias)]",
+        "[*(weight.ravel() for weight, _ in layers), *(bias for _, bias in layers)]",
+        "tests/students/test_encoders.py",
+        "bayesian_network",
+    ),
+    "a chain that stays at the first theta": Bug(
+        "training/update.py",
+        "return Learnt(_followed(state), loss, fine)",
+        "return Learnt(state, loss, fine)",
+        "tests/students/test_encoders.py",
+        "follows",
     ),
 }
 FAST = "checksum not verified"

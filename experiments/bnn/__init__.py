@@ -1,8 +1,8 @@
 """Bayesian neural networks on seven data sets: section 5.2 of the paper, its rows tuned, and ours.
 
 A network with 50 ReLU units and a standard Gaussian prior, 20 random splits of every set, all splits of
-a set in one program. Rows are written as they are made; started again, a run goes on where it stopped,
-and with another seed it adds further splits.
+a set in one program. Rows are written as they are made, predictions beside them; started again, a run
+goes on where it stopped, and with another seed it adds further splits.
 """
 
 import dataclasses
@@ -17,17 +17,30 @@ from tqdm import tqdm
 
 from experiments.bnn import problems as parts
 from experiments.bnn.methods import TASKS, Result
+from experiments.bnn.predictions import keep_predictions
 from experiments.bnn.recipes import Sizes
-from experiments.bnn.report import AMORTISED, bnn_figure, calibration_error, goals, summaries
+from experiments.bnn.report import (
+    AMORTISED,
+    REFINED,
+    TAUGHT,
+    bnn_figure,
+    calibration_error,
+    goals,
+    summaries,
+)
 from experiments.rows import provenance
+from experiments.settings import fill_preset, listed
 from understudy import data, files
-from understudy.cli.settings import check, option
-from understudy.core import IngredientError
+from understudy.cli.settings import check_settings, option
 from understudy.report import describe_run, write_picture, write_report
 
 ORDER = ("crabs", "sonar", "ionosphere", "breast", "pima", "australian", "australian-A1", "colon")
 LENGTHS = ("splits", "updates", "matching_updates", "chain_updates", "warm", "kept", "folds")
-PRESETS = {"quick": (4, 400, 200, 100, 20, 20, 1), "paper": (20, 1200, 800, 2000, 40, 80, 5)}
+PRESETS = {
+    "quick": dict(zip(LENGTHS, (4, 400, 200, 100, 20, 20, 1), strict=True)),
+    "paper": dict(zip(LENGTHS, (20, 1200, 800, 2000, 40, 80, 5), strict=True)),
+}
+METHODS = [name for names in TASKS for name in names]
 QUICK = ("crabs",)
 
 
@@ -52,18 +65,16 @@ class Settings:
     )
 
     def __post_init__(self):
-        check(self)
-        for name, value in zip(LENGTHS, PRESETS[self.preset], strict=True):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-        _words(self.datasets, ORDER, "A data set")
-        _words(self.methods, [name for names in TASKS for name in names], "A method")
+        check_settings(self)
+        fill_preset(self, PRESETS)
+        listed(self.datasets, ORDER, "A data set")
+        listed(self.methods, METHODS, "A method")
 
     @property
     def chosen(self) -> list[str]:
         """The sets to run: those named, or those of the preset that need no network."""
-        if self.datasets:
-            return _words(self.datasets, ORDER, "A data set")
+        if named := listed(self.datasets, ORDER, "A data set"):
+            return named
         near = data.local()
         names = QUICK if self.preset == "quick" else ORDER
         return [name for name in names if name.partition("-")[0] in near]
@@ -71,8 +82,8 @@ class Settings:
     @property
     def tasks(self) -> list[tuple[str, ...]]:
         """The groups of methods to run."""
-        wanted = self.methods.split(",") if self.methods else None
-        return [names for names in TASKS if wanted is None or set(wanted) & set(names)]
+        wanted = set(listed(self.methods, METHODS, "A method") or METHODS)
+        return [names for names in TASKS if wanted & set(names)]
 
     @property
     def lengths(self) -> dict[str, Any]:
@@ -82,6 +93,8 @@ class Settings:
 
 def run(settings: Settings, out: str | Path, progress: bool | None = None) -> dict[str, Any]:
     """Run what is missing, append to ``bnn.jsonl``, draw ``bnn.png`` and write the report.
+
+    Rows hold figures; what they predict for every test row is in ``bnn_predictions.npz``.
 
     Args:
         settings: of the networks.
@@ -117,8 +130,10 @@ def _run_task(path: Path, settings: Settings, name: str, names: Sequence[str], f
     started = time.perf_counter()
     results = TASKS[tuple(names)](table, Sizes(**lengths))
     source = provenance(settings.lengths, settings.seed, time.perf_counter() - started)
+    labels, means = np.asarray(table.new_labels), {m: result.mean for m, result in results.items()}
+    keep_predictions(path.parent, settings.lengths, name, means, labels)
     for method, result in results.items():
-        for row in split_rows(name, method, result, np.asarray(table.new_labels), first):
+        for row in split_rows(name, method, result, labels, first):
             files.append_row(path, files.plain(row | source))
 
 
@@ -140,9 +155,10 @@ def split_rows(
             "train_seconds": float(result.seconds[split]),
             "tuned": "(paper)" not in method and method not in ("VI mixture", "HMC"),
             "amortised": method in AMORTISED,
+            "refined": method in REFINED,
+            "learns_from_teacher": method in TAUGHT,
         }
-        extra = {key: np.round(value[split], 4) for key, value in result.extra.items()}
-        made.append(row | extra | {"probabilities": np.round(mean, 4), "labels": truth.astype(int)})
+        made.append(row | {key: np.round(value[split], 4) for key, value in result.extra.items()})
     return made
 
 
@@ -177,14 +193,6 @@ def _whole(rows: Sequence[Mapping[str, Any]], splits: int | None) -> set[tuple[s
         for method in names
         if {(name, other) for other in names} <= done
     }
-
-
-def _words(text: str, known: Sequence[str], what: str) -> list[str]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    for word in words:
-        if word not in known:
-            raise IngredientError(f"{what} is one of {', '.join(known)}; {word!r} came.")
-    return words
 
 
 def _write_page(out: Path, settings: Settings, rows: Sequence[dict[str, Any]]) -> None:

@@ -14,10 +14,9 @@ import optax
 from jaxtyping import Array, Float, PyTree
 
 from experiments.bnn.problems import Problems
-from understudy.core import Feedback, IngredientError, Key, Lesson, Student, Teacher, numbered, partition
-from understudy.feedbacks import ExclusiveKL
+from understudy.core import Feedback, IngredientError, Key, Student, Teacher, numbered
 from understudy.targets import BayesianNetwork
-from understudy.training.update import Learner, State
+from understudy.training import Learner
 
 HIDDEN, AVERAGE = 50, 0.98
 
@@ -37,6 +36,7 @@ class Course:
         learns: whether the setting is Adam's learning rate (else it is the teacher's).
         together: problems trained in lockstep; the others wait.
         temperature: T of the target p(z)^(1/T).
+        guard: whether a gradient that is not finite is left out; without it ``follow`` sees such a one.
     """
 
     student: Callable[[Key, BayesianNetwork, Any], Student]
@@ -49,6 +49,7 @@ class Course:
     learns: bool = True
     together: int = 20
     temperature: float = 1.0
+    guard: bool = True
 
 
 class Outcome(NamedTuple):
@@ -133,6 +134,7 @@ def _begin(course: Course, key: Key, problem: Problems, setting: Any, start: PyT
         particles=course.particles,
         optimiser=optax.adam(rate),
         average=AVERAGE if course.learns else None,
+        guard=course.guard,
     )
     teacher = course.teacher(setting, problem.labels.shape[-1], start)
     rows = _rows(course, target, first)
@@ -156,7 +158,7 @@ def _course(course: Course, key: Key, problem: Problems, setting: Any, start: Py
     def update(_, arrays):
         state = eqx.combine(arrays, rest)
         learn, choose = jax.random.split(numbered(key, state.step))
-        state = _update(course, learner, learn, state, _rows(course, state.target, choose))
+        state, _ = learner.update(learn, state, _rows(course, state.target, choose))
         return eqx.filter(state, eqx.is_array)
 
     def stretch(arrays, count):
@@ -168,25 +170,6 @@ def _course(course: Course, key: Key, problem: Problems, setting: Any, start: Py
         return arrays, (probabilities, eqx.filter(student, eqx.is_array))
 
     return jax.lax.scan(stretch, arrays, jnp.diff(jnp.asarray((0, *course.marks))))[1]
-
-
-def _update(course: Course, learner: Learner, key: Key, state: State, x: Any) -> State:
-    if not isinstance(course.feedback, ExclusiveKL):
-        return learner.update(key, state, x)[0]
-    # No teacher and one condition: the lesson needs nothing but the key of the student's draws. A step
-    # without the guard of ``descend`` takes half the time; ``follow`` sees what is not finite.
-    none, kept = jnp.zeros((course.particles, state.student.dim)), jnp.ones(course.particles) > 0
-    lesson = Lesson(key, key, _first(x), none, none, kept / len(kept), none, kept)
-    old, rest = partition(state.student)
-    gradient = jax.grad(
-        lambda new: course.feedback.loss(eqx.combine(new, rest), None, state.target, lesson)
-    )(old)
-    updates, memory = learner.optimiser.update(gradient, state.memory["student"], old)
-    student = eqx.combine(optax.apply_updates(old, updates), rest)
-    decay = jnp.minimum(AVERAGE, (1 + state.step) / (10 + state.step))
-    average: Any = optax.incremental_update(student, state.average, 1 - decay)  # pyright: ignore
-    where = lambda s: (s.student, s.average, s.memory["student"], s.step)  # noqa: E731
-    return eqx.tree_at(where, state, (student, average, memory, state.step + 1))
 
 
 def predictions(

@@ -60,13 +60,13 @@ def chains(count: int) -> Callable:
 def variational(sizes: Sizes, scale: float = 0.05) -> Course:
     """Mean-field VI with ten draws on minibatches of 32."""
     marks = sizes.marks(sizes.updates, 4)
-    return Course(gaussian(scale), lambda *_: Identity(), ExclusiveKL(), 10, marks, 100)
+    return Course(gaussian(scale), _nobody, ExclusiveKL(), 10, marks, 100, guard=False)
 
 
 def member(sizes: Sizes, scale: float = 0.05) -> Course:
     """A Gaussian of a mixture: VI with one draw, on minibatches of its own, looked at early."""
     marks = sizes.marks(min(sizes.updates, EARLY), 3)
-    return Course(gaussian(scale), lambda *_: Identity(), ExclusiveKL(), 1, marks, 3, together=TOGETHER)
+    return Course(gaussian(scale), _nobody, ExclusiveKL(), 1, marks, 3, together=TOGETHER, guard=False)
 
 
 def energy_matching(sizes: Sizes, scale: float = 0.03) -> Course:
@@ -79,6 +79,10 @@ def langevin(sizes: Sizes, count: int) -> Course:
     """Minibatch MALA, its step adapted to the acceptance that is tuned; every chain's last state."""
     marks = sizes.marks(sizes.chain_updates, 3)
     return Course(chains(count), _minibatch, Copy(), count, marks, count, learns=False, together=1)
+
+
+def _nobody(*_: Any) -> Teacher:
+    return Identity()
 
 
 def _minibatch(acceptance: Any, rows: int, start: Any = None) -> Teacher:

@@ -19,7 +19,8 @@ from jaxtyping import Array, Float, Scalar
 
 from experiments.mixture.figure import mixture_figure
 from experiments.rows import provenance, write_rows
-from understudy.cli.settings import check, option
+from experiments.settings import fill_preset
+from understudy.cli.settings import check_settings, option
 from understudy.core import Condition, Feedback, Key, Student, Teacher
 from understudy.evaluation import kernel_stein_discrepancy, mode_report, wasserstein_1
 from understudy.feedbacks import EnergyDistance, InclusiveKL, JensenShannon
@@ -35,6 +36,7 @@ TARGET = two_gaussians()
 CENTRES = jnp.array([[-3.0], [3.0]])
 CHAINS = {1: 0.1, 5: 0.02, 10: 0.01}
 ADAM = partial(optax.adam, b1=0.5)
+PRESETS = {"quick": {"updates": 1_000, "repeats": 3}, "paper": {"updates": 10_000, "repeats": 10}}
 SHOWN = ("name", "both_modes", "repeats", "ksd", "w1", "weight_error", "mode_variance")
 
 
@@ -45,16 +47,14 @@ class Settings:
     preset: Literal["quick", "paper"] = option(
         "quick", "quick: 1,000 updates, 3 repeats; paper: 10,000, 10"
     )
-    updates: int = option(0, "updates of every row", least=0, shown="by the preset")
-    repeats: int = option(0, "trainings of every row, side by side", least=0, shown="by the preset")
+    updates: int | None = option(None, "updates of every row", least=1)
+    repeats: int | None = option(None, "trainings of every row, side by side", least=1)
     draws: int = option(1000, "draws for the KSD; W1, weights and variances take 20,000", least=100)
     seed: int = option(0, "seed of everything random", least=0, most=2**31 - 2)
 
     def __post_init__(self):
-        check(self)
-        updates, repeats = {"quick": (1_000, 3), "paper": (10_000, 10)}[self.preset]
-        object.__setattr__(self, "updates", self.updates or updates)
-        object.__setattr__(self, "repeats", self.repeats or repeats)
+        check_settings(self)
+        fill_preset(self, PRESETS)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _best(summaries: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {name: best[name] for name in SHOWN}
 
 
-def train_row(row: Row, settings: Settings, progress: bool | None = None) -> "Trained":
+def train_row(row: Row, settings: Settings, progress: bool | None = None) -> "TrainedRow":
     """Train one row, all repeats at once, measuring along the way."""
     key = jax.random.key(settings.seed + 1)
     curve = Curve(key, settings)
@@ -167,7 +167,7 @@ def train_row(row: Row, settings: Settings, progress: bool | None = None) -> "Tr
         callbacks=[curve],
         **row.learning,
     )
-    return Trained(row, settings, result, curve, measure(key, result.student, settings))
+    return TrainedRow(row, settings, result, curve, measure(key, result.student, settings))
 
 
 class Curve:
@@ -224,7 +224,7 @@ def measure(key: Key, students: Student, settings: Settings) -> dict[str, Array]
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRow:
     """A trained row with everything measured on it."""
 
     row: Row

@@ -20,17 +20,27 @@ from experiments.mnist.course import Plan, Trained, stage_folders, train_method,
 from experiments.mnist.measures import Sizes, measure
 from experiments.mnist.methods import METHODS, QUICK
 from experiments.rows import provenance, write_rows
+from experiments.settings import fill_preset, listed
 from understudy import data, files
-from understudy.cli.settings import check, option
+from understudy.cli.settings import check_settings, option
 from understudy.core import IngredientError
 from understudy.report import describe_run, training_curves, write_picture, write_report
 
-LENGTHS = ("core_seconds", "proposal_seconds", "images", "iw_images", "iw_samples")
-LENGTHS += ("hais_images", "hais_chains", "hais_rungs")
 PRESETS = {
-    "quick": (15.0, 5.0, 5_000, 64, 200, 16, 8, 40),
-    "hours": (3_600.0, 360.0, 55_000, 500, 5_000, 128, 16, 200),
-    "paper": (72_000.0, 7_200.0, 55_000, 10_000, 5_000, 1_000, 100, 10_000),
+    "quick": {
+        **{"core_seconds": 15.0, "proposal_seconds": 5.0, "images": 5_000},
+        **{"iw_images": 64, "iw_samples": 200, "hais_images": 16, "hais_chains": 8, "hais_rungs": 40},
+    },
+    "hours": {
+        **{"core_seconds": 3_600.0, "proposal_seconds": 360.0, "images": 55_000},
+        **{"iw_images": 500, "iw_samples": 5_000},
+        **{"hais_images": 128, "hais_chains": 16, "hais_rungs": 200},
+    },
+    "paper": {
+        **{"core_seconds": 72_000.0, "proposal_seconds": 7_200.0, "images": 55_000},
+        **{"iw_images": 10_000, "iw_samples": 5_000},
+        **{"hais_images": 1_000, "hais_chains": 100, "hais_rungs": 10_000},
+    },
 }
 
 
@@ -62,19 +72,15 @@ class Settings:
     resume: bool = option(False, "go on with what is in the folder")
 
     def __post_init__(self):
-        check(self)
-        for name, value in zip(LENGTHS, PRESETS[self.preset], strict=True):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-        for name in self.chosen:
-            if name not in METHODS:
-                raise IngredientError(f"A method is one of {'; '.join(METHODS)}; {name!r} came.")
+        check_settings(self)
+        fill_preset(self, PRESETS)
+        listed(self.methods, METHODS, "A method", ";")
 
     @property
     def chosen(self) -> list[str]:
         """The methods to run."""
-        words = [word.strip() for word in self.methods.split(";") if word.strip()]
-        return words or list(QUICK if self.preset == "quick" else METHODS)
+        named = listed(self.methods, METHODS, "A method", ";")
+        return named or list(QUICK if self.preset == "quick" else METHODS)
 
     @property
     def sizes(self) -> Sizes:

@@ -18,8 +18,9 @@ import optax
 from jaxtyping import Array, Float
 
 from experiments.rows import provenance, write_rows
+from experiments.settings import fill_preset
 from experiments.toys.figure import toys_figure
-from understudy.cli.settings import check, option
+from understudy.cli.settings import check_settings, option
 from understudy.core import Feedback, Key, Student, Target, Teacher
 from understudy.evaluation import maximum_mean_discrepancy, mode_report, sliced_wasserstein
 from understudy.feedbacks import EnergyDistance, InclusiveKL
@@ -27,7 +28,7 @@ from understudy.report import describe_run, write_picture, write_report
 from understudy.students import Autoregressive, Gated, GaussianMixture
 from understudy.targets import (
     Ising,
-    Mixture,
+    MixtureOfGaussians,
     Moons,
     Ring,
     banana,
@@ -47,6 +48,7 @@ PLANE: dict[str, Any] = {
     "two moons": two_moons(),
 }
 TARGETS = PLANE | {"forty gaussians": forty_gaussians(), "ising": Ising(3, 3, 0.4)}
+PRESETS = {"quick": {"updates": 200, "repeats": 2}, "paper": {"updates": 2_000, "repeats": 3}}
 WITHIN = 1.5
 FLOORS = 8
 MANY = 50_000
@@ -64,10 +66,8 @@ class Settings:
     seed: int = option(0, "seed of everything random", least=0, most=2**31 - 1)
 
     def __post_init__(self):
-        check(self)
-        updates, repeats = {"quick": (200, 2), "paper": (2_000, 3)}[self.preset]
-        object.__setattr__(self, "updates", updates if self.updates is None else self.updates)
-        object.__setattr__(self, "repeats", repeats if self.repeats is None else self.repeats)
+        check_settings(self)
+        fill_preset(self, PRESETS)
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ def distances(
 @eqx.filter_jit
 def shares(target: Target, z: Float[Array, "n d"]) -> Float[Array, " m"] | None:
     """The share of the draws in each mode (within five standard deviations), None without modes."""
-    if isinstance(target, Mixture):
+    if isinstance(target, MixtureOfGaussians):
         return mode_report(z, target.means, radius=5 * target.scales.max()).weights
     if isinstance(target, Moons):
         moon = jax.vmap(target.log_parts)(z).argmax(1)

@@ -13,11 +13,38 @@ from understudy.core import IngredientError, Key
 Function = TypeVar("Function", bound=Callable)
 
 
-def whole(name: str, value: Any, least: int = 1) -> int:
+LARGEST_SEED = 2**63 - 1
+
+
+def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """A whole number that shapes the program (a size, a count), ``least`` or more."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise IngredientError(f"{name} is a whole number, {least} or more; {shown(value)} came.")
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or value < least or (most is not None and value > most):
+        range_ = f"{least} or more" if most is None else f"from {least} to {most}"
+        raise IngredientError(f"{name} is a whole number, {range_}; {shown(value)} came.")
     return int(value)
+
+
+def seed(name: str, value: Any) -> int:
+    """A whole number that random keys can be made of."""
+    return whole(name, value, least=0, most=LARGEST_SEED)
+
+
+def one_positive(name: str, value: Any) -> float:
+    """One positive number, not an array of them, for what is no leaf."""
+    if np.ndim(positive(name, value)):
+        raise IngredientError(f"{name} is one positive number, such as 0.1; {shown(value)} came.")
+    return float(value)
+
+
+def several(name: str, kind: type, example: str, values: Any) -> tuple:
+    """A list or tuple whose members are all instances of a class."""
+    if not isinstance(values, list | tuple):
+        raise IngredientError(
+            f"{name} is a list of instances of {kind.__name__}, such as [{example}]; "
+            f"{shown(values)} came."
+        )
+    return tuple(instance(f"every member of {name}", kind, example, value) for value in values)
 
 
 def sizes(name: str, value: Any) -> list[int]:
@@ -73,7 +100,7 @@ def vector(name: str, value: ArrayLike, dim: int) -> Float[Array, " d"]:
 def one_of(name: str, choices: Iterable[str], came: str) -> str:
     """One of a few words."""
     choices = list(choices)
-    if came not in choices:
+    if not isinstance(came, str) or came not in choices:
         allowed = ", ".join(repr(choice) for choice in choices)
         raise IngredientError(f"{name} is one of {allowed}; {shown(came)} came.")
     return came
@@ -99,17 +126,26 @@ def random_key(key: Any) -> Key:
     """A random key, or the one that a whole number stands for."""
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
         return jax.random.key(whole("key, as a whole number,", key, least=0) % 2**63)
-    dtype = getattr(key, "dtype", None)
-    if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == jnp.uint32):
+    dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", ())
+    raw = dtype == jnp.uint32
+    if dtype is None or not (raw or jnp.issubdtype(dtype, jax.dtypes.prng_key)):
         raise IngredientError(
             f"key is a random key such as jax.random.key(0), or a whole number; {shown(key)} came."
         )
-    return key
+    if shape not in ({(2,), (4,)} if raw else {()}):
+        raise IngredientError(
+            f"key is one random key such as jax.random.key(0); an array of shape {shape} came, so take "
+            "one of its keys."
+        )
+    return key  # pyright: ignore[reportReturnType]
 
 
 def shown(value: Any) -> str:
     """A value in one short line, for sentences."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # what a user's class does
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

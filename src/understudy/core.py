@@ -43,6 +43,7 @@ Key = jax.Array
 
 Condition = PyTree[Any]
 BoundLogDensity = Callable[[Float[Array, " d"]], Scalar]
+Draws = Float[Array, "n d"]
 Space = Literal["continuous", "discrete", "any"]
 
 
@@ -157,16 +158,18 @@ class Improved(NamedTuple):
 
 
 class Teacher(eqx.Module):
-    """A Markov kernel run for T transitions."""
+    """A Markov kernel run for T transitions.
+
+    Attributes:
+        space: where its moves make sense: for continuous draws, for discrete ones, or for any.
+        deterministic: whether equal draws always end at equal draws.
+    """
+
+    space: eqx.AbstractVar[Space]
+    deterministic: eqx.AbstractVar[bool]
 
     @abstractmethod
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Move ``n`` draws towards the target; ``log_density`` is already bound to x and theta."""
 
     @abstractmethod
@@ -175,16 +178,6 @@ class Teacher(eqx.Module):
 
         ``acceptance`` has the structure of :attr:`Improved.acceptance`, averaged to scalars.
         """
-
-    @property
-    @abstractmethod
-    def deterministic(self) -> bool:
-        """Whether the improved draws are a deterministic function of the draws."""
-
-    @property
-    @abstractmethod
-    def space(self) -> Space:
-        """Where its moves make sense: for continuous draws, for discrete ones, or for any."""
 
 
 class Lesson(eqx.Module):
@@ -274,6 +267,23 @@ class Named(Protocol):
         ...
 
 
+class Site(NamedTuple):
+    """A named part of a flat draw."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+@runtime_checkable
+class HasSites(Protocol):
+    """A target whose flat draws are filled by named parts, one after the other."""
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The parts, in the order in which they fill the draw."""
+        ...
+
+
 @runtime_checkable
 class Preparable(Protocol):
     """A target or network that can work out once what depends on neither draw nor condition."""
@@ -293,6 +303,15 @@ class Storable(Protocol):
 
     def restored(self, known: Mapping[str, Any], target: Any = None) -> Any:
         """What the file's form stands for, as far as the reader's own classes allow."""
+        ...
+
+
+@runtime_checkable
+class Following(Protocol):
+    """A student that holds the target, and so has to follow it where theta learns."""
+
+    def following(self, target: Target) -> Any:
+        """The same student with the target as it is now."""
         ...
 
 
@@ -327,6 +346,14 @@ def numbered(key: Key, i: ArrayLike) -> Key:
 def prepared(module: Any) -> Any:
     """The module made ready for many draws where it can be (:class:`Preparable`), else as it is."""
     return module.prepared() if isinstance(module, Preparable) else module
+
+
+def follow(student: Any, target: Target) -> Any:
+    """The student with the target as it is now in every part of it that is :class:`Following`."""
+    holds = lambda node: isinstance(node, Following)  # noqa: E731
+    return jax.tree.map(
+        lambda node: node.following(target) if holds(node) else node, student, is_leaf=holds
+    )
 
 
 def bind(student: Student, x: Condition) -> Proposal:

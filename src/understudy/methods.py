@@ -1,6 +1,6 @@
-"""Known methods by name: each is a choice of ingredients for :func:`understudy.fit`.
+"""Known methods by name: each is a choice of ingredients for :func:`understudy.train`.
 
-Keyword arguments beyond those named go to ``fit``: updates, particles, seed, optimiser, folder, ...
+Keyword arguments beyond those named go to ``train``: updates, particles, seed, optimiser, folder, ...
 """
 
 from collections.abc import Callable

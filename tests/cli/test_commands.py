@@ -11,6 +11,7 @@ import xarray
 
 import understudy
 from understudy import cli
+from understudy.cli.models import load_model
 
 MODEL = Path(__file__).parent / "model_file.py"
 Y = [1.0, 0.5, -0.2, 0.9]
@@ -88,12 +89,101 @@ def test_a_check_finds_the_model_again_even_if_it_has_moved(fitted, capsys):
 @pytest.mark.slow
 def test_a_report_of_a_run(fitted, capsys):
     folder, _ = fitted
-    code, printed = run(f"report {folder}/run", capsys)
+    code, printed = run(f"report {folder}/run --trust-code", capsys)
     assert (code, printed.out.strip()) == (0, str(folder / "run" / "report.html"))
     assert "Trust" in (folder / "run" / "report.html").read_text()
 
 
+@pytest.mark.parametrize("command", ["check", "report"])
+def test_code_that_only_a_folder_names_is_not_run(fitted, capsys, command, tmp_path):
+    folder, _ = fitted
+    received = tmp_path / "received"
+    shutil.copytree(folder / "run", received)
+    (received / "report.html").unlink(missing_ok=True)
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n\ndef normal(y): ...\n")
+    note = json.loads((received / "fit.json").read_text()) | {"model": f"{tmp_path}/evil.py:normal"}
+    (received / "fit.json").write_text(json.dumps(note))
+    code, printed = run(f"{command} {received}", capsys)
+    assert code == 2
+    assert "--trust-code" in printed.err
+    assert "--model" in printed.err
+    assert printed.err.count("\n") == 1
+    assert not (tmp_path / "ran").exists()
+    assert not (received / "report.html").exists()
+
+
+def test_more_draws_than_memory_holds_are_refused_before_they_are_made(fitted, capsys):
+    folder, _ = fitted
+    code, printed = run(f"sample {folder}/run -n 10000000000000 --out {folder}/many.npz", capsys)
+    assert code == 2
+    assert "draw fewer at a time" in printed.err
+    assert not (folder / "many.npz").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_the_fit(fitted, capsys, monkeypatch, tmp_path):
+    _, words = fitted
+    monkeypatch.setattr("understudy.fitting.fit", lambda *_, **__: pytest.fail("it was begun"))
+    (tmp_path / "file").write_text("")
+    assert cli.main([*words, "--out", str(tmp_path / "file" / "run")]) == 2
+    assert "cannot be written to" in capsys.readouterr().err
+
+
+def test_a_fit_that_was_stopped_is_gone_on_with(fitted, capsys, monkeypatch, tmp_path):
+    _, words = fitted
+    asked = []
+
+    def stopped(*_, **settings):
+        asked.append(settings)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("understudy.fitting.fit", stopped)
+    line = [*words, "--out", str(tmp_path), "--quiet"]
+    assert cli.main(line) == 130
+    assert "--resume" in capsys.readouterr().err
+    assert cli.main(line) == 2
+    assert "a fit that was stopped; add --resume" in capsys.readouterr().err
+    assert cli.main([*line, "--seed", "3", "--resume"]) == 2
+    assert "another seed" in capsys.readouterr().err
+    assert cli.main([*line, "--resume"]) == 130
+    assert [(one["folder"], one["resume"]) for one in asked] == [(tmp_path, False), (tmp_path, True)]
+
+
+def test_a_fit_that_failed_leaves_no_word_of_itself(fitted, monkeypatch, tmp_path):
+    _, words = fitted
+
+    def failed(*_, **__):
+        raise understudy.IngredientError("It cannot be.")
+
+    monkeypatch.setattr("understudy.fitting.fit", failed)
+    for _ in range(2):
+        assert cli.main([*words, "--out", str(tmp_path / "run")]) == 2
+    assert not list((tmp_path / "run").iterdir())
+
+
+def test_what_a_model_prints_stays_out_of_the_output(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("loud.py").write_text("print('noise')\n\ndef normal(): ...\n")
+    load_model("loud.py:normal")
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "noise\n")
+
+
+MODELS = {
+    "exits": "import sys\nsys.exit(0)",
+    "quits": "raise SystemExit",
+    "broken": "1 / 0",
+    "syntax": "def normal(:",
+    "odd": "raise GeneratorExit",
+    "path": "import sys\nsys.path.clear()\nraise ValueError('a\\nb')",
+    "recursion": "def f(): f()\nf()",
+    "late": "import sys\ndef normal(y): sys.exit(0)",
+    "raises": "def normal(y): raise RuntimeError('no\\nway')",
+    "moves": "import os\nos.chdir('/')\ndef normal(y): return undefined",
+}
+
+
 GOOD = {"y": Y}
+DEEP = '{"y": ' + "[" * 100_000 + "]" * 100_000 + "}"
 BAD = [
     ("fit", {}, ["model", "required"]),
     ("fit M", {}, ["A model is named file.py:function"]),
@@ -101,6 +191,17 @@ BAD = [
     ("fit no_such_package:normal", {}, ["no_such_package cannot be imported", "ModuleNotFoundError"]),
     ("fit broken.py:normal", {}, ["broken.py cannot be imported", "ZeroDivisionError"]),
     ("fit syntax.py:normal", {}, ["syntax.py cannot be imported", "SyntaxError"]),
+    ("fit exits.py:normal", {}, ["exits.py ended the program", "sys.exit with 0"]),
+    ("fit quits.py:normal", {}, ["quits.py ended the program"]),
+    ("fit odd.py:normal", {}, ["odd.py cannot be imported", "GeneratorExit"]),
+    ("fit path.py:normal", {}, ["path.py cannot be imported", "ValueError: a)"]),
+    ("fit recursion.py:normal", {}, ["recursion.py cannot be imported", "RecursionError"]),
+    ("fit late.py:normal --data D", GOOD, ["ended the program"]),
+    ("fit raises.py:normal --data D", GOOD, ["normal"]),
+    ("fit moves.py:normal --data D", GOOD, ["normal"]),
+    ("fit a\0b.py:normal", {}, ["does not exist"]),
+    ("fit :normal", {}, ["A model is named file.py:function"]),
+    ("fit M:", {}, ["A model is named file.py:function"]),
     ("fit M:norml --data D", GOOD, ["no function 'norml'", "did you mean normal?"]),
     ("fit M:zzz --data D", GOOD, ["no function 'zzz'", "it has schools, normal, discrete"]),
     ("fit M:NUMBER --data D", GOOD, ["is a int", "name a function"]),
@@ -122,29 +223,62 @@ BAD = [
     ("fit M:nothing --data D", GOOD, ["has no latent variable"]),
     ("fit M:outside --data D", {"y": [-1, 2]}, ["not finite at any"]),
     ("fit M:schools --data D", {"y": Y, "sigma": [1.0, 2.0]}, ["cannot be run with these arguments"]),
+    ("fit M:normal --data D", DEEP, ["lists within lists"]),
+    ("fit M:normal --data D", '{"y": ' + "[" * 80 + "1" + "]" * 80 + "}", ["nested too deeply"]),
+    ("fit M:normal --data D", '{"y": ' + "9" * 5000 + "}", ["is not JSON"]),
+    ("fit M:normal --data D", {"y": 10**400}, ["'y' are numbers or arrays of numbers"]),
+    ("fit M:normal --data D", {"": [1.0]}, ["hold ''", "it takes y"]),
+    ("fit M:normal --data D", "\ud800", ["is not JSON"]),
+    ("fit M:normal --data .", {}, [". cannot be read"]),
+    ("fit M:normal --data D --out D", GOOD, ["D cannot be written to", "choose another path"]),
+    ("fit M:normal --data D --out D/a", GOOD, ["D/a cannot be written to", "choose another path"]),
+    ("fit M:normal --data D --out /proc/none", GOOD, ["/proc/none cannot be written to"]),
+    ("fit M:normal --data D --out=", GOOD, ["--out", "the name of a file or folder"]),
+    ("fit M:normal --data D --seeds 0", GOOD, ["--seeds", "from 1 to 1000"]),
+    ("fit M:normal --data D --seeds 1000000000", GOOD, ["--seeds", "from 1 to 1000"]),
     ("fit M:normal --data D --budget soon", GOOD, ["--budget", "a number"]),
-    ("fit M:normal --data D --budget -1", GOOD, ["budget must be positive"]),
+    ("fit M:normal --data D --budget -1", GOOD, ["--budget", "a positive number"]),
+    ("fit M:normal --data D --budget nan", GOOD, ["--budget", "a positive number"]),
+    ("fit M:normal --data D --budget inf", GOOD, ["--budget", "a positive number"]),
+    ("fit M:normal --data D --budget 0g", GOOD, ["--budget", "from 1 to"]),
+    ("fit M:normal --data D --budget g", GOOD, ["--budget", "a whole number"]),
+    ("fit M:normal --data D --budget 1e5g", GOOD, ["--budget", "a whole number"]),
+    ("fit M:normal --data D --seed 12345678901234567890123", GOOD, ["--seed", "a whole number from 0"]),
     ("fit M:normal --data D --seed x", GOOD, ["--seed", "whole number"]),
-    ("fit M:normal --data D --seed -1", GOOD, ["seed is a whole number"]),
+    ("fit M:normal --data D --seed -1", GOOD, ["--seed", "a whole number from 0"]),
     ("fit M:normal --dta D", GOOD, ["'--dta' is not an option", "did you mean --data?"]),
     ("sample", {}, ["run", "required"]),
     ("sample nowhere", {}, ["nowhere holds no fitted posterior"]),
     ("sample nowhere --out draws.txt", {}, ["--out ends in .nc, .npz, .csv"]),
     ("sample nowhere -n many", {}, ["-n", "whole number"]),
-    ("sample nowhere --seed -1", {}, ["--seed is a whole number of at least 0"]),
+    ("sample nowhere -n 0", {}, ["-n", "from 1 to"]),
+    ("sample nowhere -n -5", {}, ["-n", "from 1 to"]),
+    ("sample nowhere -n 1e3", {}, ["-n", "whole number"]),
+    ("sample nowhere --seed -1", {}, ["--seed", "a whole number from 0"]),
+    ("sample nowhere --seed 12345678901234567890123", {}, ["--seed", "a whole number from 0"]),
+    ("sample damaged", {}, ["not written by understudy"]),
+    ("sample damaged --out folder.nc", {}, ["is a folder"]),
+    ("sample damaged --out=", {}, ["--out", "the name of a file or folder"]),
+    ("check nowhere --seed 12345678901234567890123", {}, ["--seed", "a whole number from 0"]),
+    ("check D", {}, ["D holds no fitted posterior"]),
+    ("report damaged", {}, ["not written by understudy"]),
     ("check nowhere", {}, ["nowhere holds no fitted posterior"]),
     ("check damaged --model M:normal", {}, ["not written by understudy"]),
     ("check damaged", {}, ["not written by understudy"]),
 ]
 
 
-@pytest.mark.parametrize(("line", "data", "expected"), BAD, ids=[f"{b[0]} {b[1]}" for b in BAD])
+@pytest.mark.parametrize(
+    ("line", "data", "expected"), BAD, ids=[f"{b[0]} {str(b[1])[:40]}" for b in BAD]
+)
 def test_bad_input_gets_one_sentence(line, data, expected, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("D").write_text(data if isinstance(data, str) else json.dumps(data))
-    Path("broken.py").write_text("1 / 0")
-    Path("syntax.py").write_text("def normal(:")
+    raw = data if isinstance(data, str) else json.dumps(data)
+    Path("D").write_bytes(raw.encode(errors="surrogatepass"))
+    for name, text in MODELS.items():
+        Path(f"{name}.py").write_text(text)
     Path("damaged").mkdir()
+    Path("folder.nc").mkdir()
     Path("damaged/posterior.safetensors").write_bytes(b"nothing of ours")
     words = [word.replace("M:", f"{MODEL}:") if word.startswith("M:") else word for word in line.split()]
     assert cli.main(words) == 2
@@ -154,3 +288,5 @@ def test_bad_input_gets_one_sentence(line, data, expected, capsys, tmp_path, mon
     assert printed.err.count("\n") == 1
     for words in expected:
         assert words in printed.err
+    assert Path.cwd() == tmp_path
+    assert not Path("runs").exists() or not list(Path("runs/posterior").iterdir())

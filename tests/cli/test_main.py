@@ -1,5 +1,6 @@
 """The command line: bad input gets one sentence and an exit code, good input ends in one JSON line."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -13,9 +14,10 @@ from typing import Literal
 import pytest
 
 from understudy import cli
-from understudy.cli.settings import check, option
+from understudy.cli.parsing import UsageError
+from understudy.cli.settings import check_settings, option, run_with_settings
 from understudy.core import CannotMoveError, IngredientError
-from understudy.files.saving import StoreError
+from understudy.files import StoreError
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,10 @@ class Settings:
     step_size: float = option(0.1, "100% of a step", least=0.0)
     repeats: int = option(3, "trainings", least=1, most=100)
     averaged: bool = option(True, "whether weights are averaged")
-    seed: int = option(0, "of everything random", least=0)
+    seed: int = option(0, "of everything random", least=0, most=2**31 - 1)
 
     def __post_init__(self):
-        check(self)
+        check_settings(self)
 
 
 @pytest.fixture
@@ -46,54 +48,64 @@ def experiment(monkeypatch, tmp_path):
         return {"ksd": 0.05, "bad": float("nan"), "seed": settings.seed}
 
     module.run, module.Settings = run, Settings
-    monkeypatch.setitem(sys.modules, "fake_experiment", module)
-    monkeypatch.setitem(cli.EXPERIMENTS, "mixture", "fake_experiment")
-    monkeypatch.setitem(cli.EXPERIMENTS, "bnn", "fake_experiment")
+    place = Path("runs", "demo")
+    module.command = lambda words: run_with_settings("understudy demo", module, words, place)
+    monkeypatch.setitem(sys.modules, "understudy.cli.demo", module)
     monkeypatch.delenv("UNDERSTUDY_DEBUG", raising=False)
     monkeypatch.chdir(tmp_path)
     return module
 
 
+COMMANDS = "demo, fit, sample, check, report"
 BAD = [
-    ("repeat", ["'repeat' is not a command", "demo, reproduce, bench, report", "did you mean re"]),
-    ("zzz", ["'zzz' is not a command", "demo, reproduce, bench, report"]),
+    ("repot", ["'repot' is not a command", COMMANDS, "did you mean report?"]),
+    ("zzz", ["'zzz' is not a command", COMMANDS]),
+    ("reproduce", ["'reproduce' is not a command", COMMANDS]),
+    ("x" * 5000, ["is not a command", COMMANDS]),
     ("--versoin", ["'--versoin' is not an option", "did you mean --version?"]),
-    ("reproduce mixtur", ["'mixtur' is not an experiment", "mnist, toys", "did you mean mixture?"]),
-    ("reproduce --seed 1 mixture", ["Name the experiment first"]),
-    ("reproduce mixture --sed 1", ["'--sed' is not an option", "--seed", "did you mean --seed?"]),
-    ("reproduce mixture --sed=1", ["'--sed' is not an option", "did you mean --seed?"]),
-    ("reproduce mixture --pre quick", ["'--pre' is not an option"]),
-    ("reproduce mixture extra", ["'extra' is not an option of understudy reproduce mixture"]),
-    ("reproduce mixture --preset quik", ["--preset", "quick, paper", "'quik'", "did you mean quick?"]),
-    ("reproduce mixture --updates many", ["--updates", "whole number", "'many'"]),
-    ("reproduce mixture --updates 1.5", ["--updates", "whole number", "'1.5'"]),
-    ("reproduce mixture --updates 0", ["updates is a whole number of at least 1", "0 came"]),
-    ("reproduce mixture --updates", ["--updates", "expected one argument"]),
-    ("reproduce mixture --repeats 101", ["repeats is", "at least 1 and of at most 100", "101 came"]),
-    ("reproduce mixture --seed -1", ["seed is", "at least 0", "-1 came"]),
-    ("reproduce mixture --step-size wide", ["--step-size", "a number", "'wide'"]),
-    ("reproduce mixture --step-size nan", ["step_size is a finite number", "nan came"]),
-    ("reproduce mixture --step-size inf", ["step_size is a finite number", "inf came"]),
-    ("reproduce mixture --averaged yes", ["'yes' is not an option"]),
-    ("reproduce mixture --quiet=1", ["--quiet", "ignored explicit argument"]),
-    ("reproduce mixture --out file", ["file cannot be used", "choose another path"]),
-    ("reproduce mixture --out file/inside", ["file/inside cannot be used", "choose another path"]),
+    ("--version=2", ["--version", "ignored explicit argument"]),
+    ("demo --sed 1", ["'--sed' is not an option", "--seed", "did you mean --seed?"]),
+    ("demo --sed=1", ["'--sed' is not an option", "did you mean --seed?"]),
+    ("demo --pre quick", ["'--pre' is not an option"]),
+    ("demo extra", ["'extra' is not an option of understudy demo"]),
+    ("demo --preset quik", ["--preset", "quick, paper", "'quik'", "did you mean quick?"]),
+    ("demo --updates many", ["--updates", "whole number", "'many'"]),
+    ("demo --updates 1.5", ["--updates", "whole number", "'1.5'"]),
+    ("demo --updates 0", ["updates is a whole number of at least 1", "0 came"]),
+    ("demo --updates -3", ["updates is a whole number of at least 1", "-3 came"]),
+    ("demo --updates", ["--updates", "expected one argument"]),
+    ("demo --repeats 101", ["repeats is", "at least 1 and of at most 100", "101 came"]),
+    ("demo --seed -1", ["seed is", "at least 0", "-1 came"]),
+    ("demo --seed 99999999999999999999", ["seed is a whole number", "at most"]),
+    ("demo --seed " + "9" * 5000, ["--seed", "whole number"]),
+    ("demo --step-size wide", ["--step-size", "a number", "'wide'"]),
+    ("demo --step-size nan", ["step_size is a finite number", "nan came"]),
+    ("demo --step-size inf", ["step_size is a finite number", "inf came"]),
+    ("demo --averaged yes", ["'yes' is not an option"]),
+    ("demo --quiet=1", ["--quiet", "ignored explicit argument"]),
+    ("demo --out file", ["file cannot be written to", "choose another path"]),
+    ("demo --out file/inside", ["file/inside cannot be written to", "choose another path"]),
+    ("demo --out=", ["--out", "the name of a file or folder is expected"]),
+    ("demo --out a\0b", ["--out", "the name of a file or folder is expected"]),
+    ("demo --out /proc/none", ["/proc/none cannot be written to", "choose another path"]),
     ("report", ["run", "required"]),
     ("report nowhere", ["nowhere is not a folder"]),
     ("report empty", ["empty holds neither report.json nor metrics.jsonl"]),
     ("report file", ["file is not a folder"]),
     ("report empty empty", ["'empty' is not an option"]),
-    ("demo --updates -3", ["updates is a whole number of at least 1", "-3 came"]),
-    ("demo --seed 99999999999999999999", ["seed is a whole number", "at most"]),
-    ("demo --sede 3", ["'--sede' is not an option of understudy demo", "did you mean --seed?"]),
+    ("report rows", ["rows/metrics.jsonl"]),
+    ("report deep", ["cannot be read as JSON"]),
 ]
 
 
 @pytest.mark.parametrize(("line", "expected"), BAD, ids=[line for line, _ in BAD])
 def test_bad_input_gets_one_sentence(line, expected, experiment, capsys):
     Path("file").write_text("not a folder")
-    Path("empty").mkdir()
-    assert cli.main(line.split()) == 2
+    for folder in ("empty", "rows", "deep"):
+        Path(folder).mkdir()
+    Path("rows/metrics.jsonl").write_text("5\n")
+    Path("deep/report.json").write_text("[" * 100_000)
+    assert cli.main(line.split(" ")) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("understudy: ")
@@ -112,12 +124,13 @@ def test_bad_input_gets_one_sentence(line, expected, experiment, capsys):
         (FileNotFoundError(2, "No such file", "a is b; c came"), 2),
         (CannotMoveError("a is b; c came."), 1),
         (KeyboardInterrupt("a is b; c came."), 130),
+        (UsageError("a is b; c came."), 2),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_expected_errors_of_an_experiment(error, code, experiment, capsys):
     experiment.fails = error
-    assert cli.main(["reproduce", "mixture"]) == code
+    assert cli.main(["demo"]) == code
     printed = capsys.readouterr().err
     assert printed.startswith("understudy: a is b; c came")
     assert printed.count("\n") == 1
@@ -125,17 +138,17 @@ def test_expected_errors_of_an_experiment(error, code, experiment, capsys):
 
 def test_interrupt_without_a_message_says_so(experiment, capsys):
     experiment.fails = KeyboardInterrupt()
-    assert cli.main(["reproduce", "mixture"]) == 130
+    assert cli.main(["demo"]) == 130
     assert capsys.readouterr().err == "understudy: Interrupted.\n"
 
 
 def test_faults_of_the_program_keep_their_traceback(experiment):
     experiment.fails = ZeroDivisionError("a fault")
     with pytest.raises(ZeroDivisionError):
-        cli.main(["reproduce", "mixture"])
+        cli.main(["demo"])
 
 
-@pytest.mark.parametrize("line", ["--debug reproduce mixture", "reproduce mixture --debug"])
+@pytest.mark.parametrize("line", ["--debug demo", "demo --debug"])
 def test_debug_raises(line, experiment):
     experiment.fails = IngredientError("no")
     with pytest.raises(IngredientError):
@@ -144,12 +157,12 @@ def test_debug_raises(line, experiment):
 
 def test_debug_by_the_environment(experiment, monkeypatch):
     monkeypatch.setenv("UNDERSTUDY_DEBUG", "1")
-    with pytest.raises(cli.UsageError):
-        cli.main(["reproduce", "nothing"])
+    with pytest.raises(UsageError):
+        cli.main(["nothing"])
 
 
 def test_an_experiment_gets_its_settings_and_ends_in_json(experiment, capsys):
-    line = "reproduce mixture --preset paper --seed 7 --no-averaged --step-size 0.5 --out runs/a"
+    line = "demo --preset paper --seed 7 --no-averaged --step-size 0.5 --out runs/a"
     assert cli.main(line.split()) == 0
     [(settings, out, progress)] = experiment.calls
     assert settings == Settings(preset="paper", seed=7, averaged=False, step_size=0.5)
@@ -161,14 +174,14 @@ def test_an_experiment_gets_its_settings_and_ends_in_json(experiment, capsys):
 
 
 def test_quiet_prints_the_last_line_alone(experiment, capsys):
-    assert cli.main(["reproduce", "bnn", "--quiet"]) == 0
-    assert experiment.calls == [(Settings(), Path("runs/bnn"), False)]
+    assert cli.main(["demo", "--quiet"]) == 0
+    assert experiment.calls == [(Settings(), Path("runs/demo"), False)]
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_help_of_an_experiment_gives_every_option_and_default(experiment, capsys):
     with pytest.raises(SystemExit) as stopped:
-        cli.main(["reproduce", "mixture", "--help"])
+        cli.main(["demo", "--help"])
     assert stopped.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
     for words in (
@@ -177,7 +190,7 @@ def test_help_of_an_experiment_gives_every_option_and_default(experiment, capsys
         "--updates N updates (default: from the preset)",
         "100% of a step (default: 0.1)",
         "--averaged, --no-averaged",
-        "--out FOLDER where to write (default: runs/mixture)",
+        "--out FOLDER where to write (default: runs/demo)",
     ):
         assert words in text
 
@@ -185,10 +198,10 @@ def test_help_of_an_experiment_gives_every_option_and_default(experiment, capsys
 def test_help_without_words_lists_commands_and_examples(experiment, capsys):
     assert cli.main([]) == 0
     text = capsys.readouterr().out
-    for words in ("demo", "reproduce", "report", "examples:", "understudy report runs/demo"):
+    for words in (*COMMANDS.split(", "), "examples:", "understudy report runs/demo"):
         assert words in text
-    assert cli.main(["reproduce"]) == 0
-    assert "bnn" in capsys.readouterr().out
+    for checkout_only in ("reproduce", "bench", "experiment"):
+        assert checkout_only not in text
 
 
 def test_version(capsys):
@@ -211,7 +224,7 @@ def test_warnings_are_sentences_too(experiment, monkeypatch, capsys):
         return {}
 
     monkeypatch.setattr(experiment, "run", run)
-    assert cli.main(["reproduce", "mixture"]) == 0
+    assert cli.main(["demo"]) == 0
     assert capsys.readouterr().err == "understudy: warning: something is odd\n"
 
 
@@ -224,15 +237,35 @@ def test_settings_of_another_type_are_refused(name, value):
         Settings(**{name: value})
 
 
-def test_every_registered_command_has_a_summary():
-    for run in cli.COMMANDS.values():
-        assert cli.summary(run).endswith(".")
+def test_every_command_is_a_file_of_its_own_with_its_summary():
+    for name, text in importlib.import_module("understudy.cli.main").COMMANDS.items():
+        module = importlib.import_module(f"understudy.cli.{name}")
+        assert module.command.__doc__.splitlines()[0] == text
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), SystemExit(None), SystemExit("bye")], ids=repr)
+def test_code_that_ends_the_program_is_told_and_never_a_success(error, experiment, capsys):
+    experiment.fails = error
+    assert cli.main(["demo"]) == 2
+    assert "ended the program" in capsys.readouterr().err
+
+
+def test_too_little_memory_is_a_sentence(experiment, capsys):
+    experiment.fails = MemoryError()
+    assert cli.main(["demo"]) == 1
+    assert "not enough memory" in capsys.readouterr().err
+
+
+def test_a_folder_is_tried_before_the_work(experiment, tmp_path):
+    cli.main(["demo", "--out", str(tmp_path / "a" / "b")])
+    assert (tmp_path / "a" / "b").is_dir()
+    assert not list((tmp_path / "a" / "b").iterdir())
 
 
 def test_from_a_shell(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "UNDERSTUDY_DEBUG"}
     ran = subprocess.run(
-        [sys.executable, "-m", "understudy.cli.main", "report", str(tmp_path / "nowhere")],
+        [sys.executable, "-m", "understudy", "report", str(tmp_path / "nowhere")],
         capture_output=True,
         text=True,
         env=environment,

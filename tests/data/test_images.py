@@ -2,7 +2,10 @@ import gzip
 import io
 import os
 import struct
+import sys
 import urllib.error
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -134,8 +137,99 @@ def test_images_that_cannot_be_read_are_named_in_one_sentence(tmp_path):
         "empty": "no picture", "sizes": "one size", "deep": "8 bits", "torn": "as a picture",
         "pickle.npy": "arrays of numbers", "flat.npy": "one image or row", "words.npy": "hold numbers",
         "hole.npy": "finite", "two.npz": "holds a, b", "torn.npz": "cannot be read",
-        "torn.npy": "cannot be read", "text.csv": "none of them", "missing.npy": "none of them",
+        "torn.npy": "cannot be read", "text.csv": "none of them", "missing.npy": "does not exist",
     }.items():  # fmt: skip
         with pytest.raises(IngredientError, match=expected) as found:
             data.read_images(tmp_path / name)
         assert "\n" not in str(found.value), name
+
+
+def header(shape, dtype="<f8"):
+    buffer = io.BytesIO()
+    described = {"descr": dtype, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, described)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("shape", [(10**6, 10**6), (2**62, 8), (-1, 3), (10**30, 2)])
+def test_a_header_that_promises_more_than_the_file_holds_allocates_nothing(tmp_path, shape):
+    (tmp_path / "mine.npy").write_bytes(header(shape) + b"0" * 64)
+    with zipfile.ZipFile(tmp_path / "mine.npz", "w") as folder:
+        folder.writestr("mine.npy", header(shape) + b"0" * 64)
+    for name in ("mine.npy", "mine.npz"):
+        with pytest.raises(IngredientError, match=r"should hold .* bytes") as found:
+            data.read_images(tmp_path / name)
+        assert "\n" not in str(found.value)
+
+
+def test_an_archive_that_unpacks_to_much_more_is_refused(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "mine.npz", mine=np.zeros((1000, 1000)))
+    assert data.read_images(tmp_path / "mine.npz").shape == (1000, 1000)
+    monkeypatch.setattr(images, "LARGEST", 10**6)
+    with pytest.raises(IngredientError, match=r"GB once unpacked.*numpy\.save"):
+        data.read_images(tmp_path / "mine.npz")
+    np.savez(tmp_path / "stored.npz", mine=np.zeros((1000, 1000)))
+    assert data.read_images(tmp_path / "stored.npz").shape == (1000, 1000)
+
+
+@pytest.mark.parametrize("side", [9_000, 20_000])
+def test_a_picture_of_enormous_size_is_refused_before_it_is_decoded(tmp_path, monkeypatch, side):
+    def chunk(kind, body):
+        packed = struct.pack(">I", len(body)) + kind + body
+        return packed + struct.pack(">I", zlib.crc32(kind + body))
+
+    begin = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
+    picture = begin + chunk(b"IDAT", zlib.compress(b"0")) + chunk(b"IEND", b"")
+    (tmp_path / "wide.png").write_bytes(picture)
+    with pytest.raises(IngredientError, match="as a picture") as found:
+        data.read_images(tmp_path)
+    assert "\n" not in str(found.value)
+
+
+def test_a_folder_of_too_many_pictures_is_refused(tmp_path, monkeypatch):
+    for name in ("a.png", "b.png"):
+        Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / name)
+    monkeypatch.setattr(images, "LARGEST", 100)
+    with pytest.raises(IngredientError, match=r"one \.npy file"):
+        data.read_images(tmp_path)
+
+
+def test_a_gzip_that_inflates_without_end_is_refused(small, monkeypatch):
+    _, served, _ = small
+    served["t10k-labels-idx1-ubyte.gz"] = gzip.compress(bytes(10**6))
+    monkeypatch.setattr(files, "LARGEST", 10_000)
+    with pytest.raises(IngredientError, match="more than 10,000 bytes"):
+        data.load("mnist")
+
+
+def test_a_download_without_end_is_refused(small, monkeypatch):
+    monkeypatch.setattr(files, "LARGEST", 10)
+    with pytest.raises(IngredientError, match="more than 10 bytes"):
+        data.load("mnist")
+
+
+def test_a_local_file_without_end_is_refused(small, monkeypatch):
+    data.load("mnist")
+    monkeypatch.setattr(files, "LARGEST", 10)
+    with pytest.raises(IngredientError, match="more than 10 bytes"):
+        data.load("mnist")
+
+
+def test_an_address_that_leads_to_plain_http_is_refused(monkeypatch):
+    answer = io.BytesIO(b"42")
+    answer.url = "http://elsewhere/file"
+    monkeypatch.setattr(files.urllib.request, "urlopen", lambda *_, **__: answer)
+    with pytest.raises(OSError, match="without encryption"):
+        files.fetch("https://x/file")
+
+
+def test_every_address_is_encrypted():
+    for source in Path(data.__file__).parent.glob("*.py"):
+        assert "http://" not in source.read_text()
+
+
+def test_pictures_without_pillow_name_the_extra(tmp_path, monkeypatch):
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "a.png")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(IngredientError, match=r"understudy\[images\]"):
+        data.read_images(tmp_path)

@@ -180,3 +180,25 @@ def test_a_file_that_is_no_table_is_named_in_one_sentence(tmp_path, content):
     with pytest.raises(IngredientError, match="mine") as found:
         data.read_csv(path)
     assert "\n" not in str(found.value)
+
+
+IMPOSSIBLE = [
+    {"rows": 1}, {"rows": 10**12}, {"rows": "many"}, {"count": 0}, {"count": 10**9}, {"share": np.nan},
+    {"share": 0}, {"share": 1.5}, {"share": "half"}, {"share": None}, {"seed": -1}, {"seed": 2**70},
+    {"seed": 0.5}, {"share": 0.001},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", IMPOSSIBLE, ids=str)
+def test_impossible_splits_are_refused(given):
+    splits = getattr(data.splits, "__wrapped__", data.splits)
+    with pytest.raises(IngredientError) as found:
+        splits(**{"rows": 100, **given})
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("name", [["pima"], None, 3, "", {"a": 1}], ids=str)
+def test_names_that_are_no_names_are_refused(name):
+    load = getattr(data.load, "__wrapped__", data.load)
+    with pytest.raises(IngredientError, match="one of australian, breast"):
+        load(name)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 AFTER = """
 assert found.log_evidence.mean() > -30, found
 assert pictures.shape == (16, 8, 8)

@@ -8,7 +8,7 @@ from experiments.tables import filled
 
 from understudy import files
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ROWS = sorted((ROOT / "results").rglob("*.jsonl"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from understudy import data
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def write(path, table, rows):

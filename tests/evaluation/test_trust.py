@@ -13,7 +13,7 @@ from understudy.evaluation import trust
 from understudy.evaluation.trust.findings import Effects, Finding, Trust
 from understudy.students import FullGaussian, GaussianMixture
 from understudy.targets import LogDensity
-from understudy.targets.toy import Mixture
+from understudy.targets.toy import MixtureOfGaussians
 from understudy.teachers import Annealed, IndependenceMetropolis, Rescaled, mala
 
 KEY = jax.random.key(0)
@@ -110,7 +110,7 @@ def mixture(target, *weights):
 
 
 def test_a_missing_mode_is_named_with_its_mass():
-    target = Mixture([[-4.0, 1.0], [4.0, 1.0]], weights=[0.7, 0.3])
+    target = MixtureOfGaussians([[-4.0, 1.0], [4.0, 1.0]], weights=[0.7, 0.3])
     finding = check(mixture(target, 1.0, 1e-30), target)["modes"]
     assert finding.verdict == "fail"
     assert finding.figure == pytest.approx(0.3, abs=0.03)
@@ -122,7 +122,7 @@ def test_a_missing_mode_is_named_with_its_mass():
 
 
 def test_a_peak_without_mass_is_not_missed():
-    target = Mixture([[-4.0, 1.0], [4.0, 1.0]], weights=[0.998, 0.002])
+    target = MixtureOfGaussians([[-4.0, 1.0], [4.0, 1.0]], weights=[0.998, 0.002])
     finding = check(mixture(target, 1.0, 1e-30), target)["modes"]
     assert finding.verdict == "ok"
     assert 0 < finding.figure < 0.01

@@ -7,16 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments import bnn
 from experiments.bnn import methods, problems, recipes
 from experiments.bnn.averaging import averaged
 from experiments.bnn.course import follow
 from experiments.bnn.methods import Result
+from experiments.bnn.predictions import keep_predictions, load_predictions, predictions_of
 from experiments.bnn.report import calibration_error, cells, goals, paired, pooled_ece
 from scipy.integrate import quad
 from scipy.special import expit, logit
 
 from understudy import files
-from experiments import bnn
 from understudy.core import IngredientError
 from understudy.students import DiagonalGaussian
 from understudy.targets import BayesianNetwork
@@ -39,12 +40,15 @@ def test_a_run_writes_rows_picture_and_report_and_resumes(tmp_path, monkeypatch)
     monkeypatch.setitem(bnn.TASKS, ("HMC",), fake(0.5))
     settings = bnn.Settings(methods="HMC", **TINY)
     figures = bnn.run(settings, tmp_path, progress=False)
-    assert {p.name for p in tmp_path.iterdir()} == {"bnn.jsonl", "bnn.png", "report.json", "report.html"}
+    written = {"bnn.jsonl", "bnn_predictions.npz", "bnn.png", "report.json", "report.html"}
+    assert {p.name for p in tmp_path.iterdir()} == written
     assert json.dumps(figures, allow_nan=False)
     rows = files.read_rows(tmp_path / "bnn.jsonl")
     assert [row["split"] for row in rows] == [0, 1]
     wanted = {"dataset", "method", "split", "test_ll", "test_error", "ece", "train_seconds"}
-    assert wanted | {"tuned", "amortised", "settings", "seed", "commit"} <= set(rows[0])
+    wanted |= {"tuned", "amortised", "refined", "learns_from_teacher", "settings", "seed", "commit"}
+    assert wanted <= set(rows[0])
+    assert not {"probabilities", "labels"} & set(rows[0]), "predictions are kept beside the rows"
     assert rows[0]["test_ll"] == pytest.approx(np.log(0.5))
 
     monkeypatch.setitem(bnn.TASKS, ("HMC",), fake(0.9))
@@ -187,13 +191,29 @@ def test_calibration_error_of_known_cases():
     assert calibration_error(labels.astype(float), labels) == pytest.approx(0)
 
 
-def test_splits_that_err_in_turn_are_calibrated_together():
+def test_splits_that_err_in_turn_are_calibrated_together(tmp_path):
+    settings = {"splits": 2, "seed": 0}
     rows = [
-        {"dataset": "pima", "method": "VI", "probabilities": [0.5], "labels": [label]}
-        for label in (0, 1)
+        {"dataset": "pima", "method": "VI", "split": split, "settings": settings} for split in (0, 1)
     ]
-    assert pooled_ece(rows, "pima", "VI") == pytest.approx(0)
+    keep_predictions(tmp_path, settings, "pima", {"VI": np.full((2, 1), 0.5)}, np.array([[0], [1]]))
+    assert pooled_ece(rows, load_predictions(tmp_path), "pima", "VI") == pytest.approx(0)
     assert calibration_error([0.5], [1]) == pytest.approx(0.5)
+
+
+def test_predictions_of_a_split_are_those_of_its_settings(tmp_path):
+    told, truth = np.array([[0.1234, 1.0], [0.0, 0.5]]), np.array([[0, 1], [1, 0]])
+    kept = {"splits": 2, "seed": 3}, {"splits": 2, "seed": 4}
+    keep_predictions(tmp_path, kept[0], "pima", {"VI": told}, truth)
+    keep_predictions(tmp_path, kept[1], "pima", {"VI": 1 - told}, 1 - truth)
+    arrays = load_predictions(tmp_path)
+    for split in (0, 1):
+        # The second seed's splits are counted on from those of the first.
+        first = {"dataset": "pima", "method": "VI", "split": split, "settings": kept[0]}
+        second = {**first, "split": 2 + split, "settings": kept[1]}
+        np.testing.assert_allclose(predictions_of(arrays, first), (told[split], truth[split]))
+        np.testing.assert_allclose(predictions_of(arrays, second), (1 - told[split], 1 - truth[split]))
+    assert load_predictions(tmp_path / "nowhere") == {}
 
 
 def test_choices_follow_the_best_fold_mean():

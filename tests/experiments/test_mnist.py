@@ -3,21 +3,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiments.mnist import course, live, measures, methods
+from experiments import mnist
+from experiments.mnist import course, live, measures, methods, tables
 from tqdm import tqdm
-from understudy.training.preparing import prepare
 
 from understudy import files
-from experiments import mnist
 from understudy.core import ExplicitStudent, IngredientError
 from understudy.feedbacks import ExclusiveKL
 from understudy.networks.images import ImageDecoder
-from experiments.mnist import tables
 from understudy.report import training_curves
 from understudy.students import DiagonalGaussian, image_encoder
 from understudy.targets import LatentVariableModel, two_gaussians
 from understudy.teachers import Identity
-from understudy.training.recording import StopTraining
+from understudy.training import Learner, StopTraining, Training
 
 SMALL = {"hidden": (6,), "channels": (2, 3)}
 
@@ -58,7 +56,7 @@ def assert_same(one, other):
 @pytest.mark.parametrize("name", ["VAE", pytest.param("HMC-VI, T=2", marks=pytest.mark.slow)])
 def test_a_killed_training_goes_on_bit_for_bit(name, small, tmp_path, monkeypatch):
     method = mnist.METHODS[name]
-    whole = course.train(tmp_path / "whole", method, small, plan())
+    whole = course.train_method(tmp_path / "whole", method, small, plan())
     assert whole.updates == 8
 
     real, calls = course.Budget.__call__, []
@@ -70,12 +68,12 @@ def test_a_killed_training_goes_on_bit_for_bit(name, small, tmp_path, monkeypatc
         return real(self, chunk)
 
     monkeypatch.setattr(course.Budget, "__call__", dies)
-    original = course.fit
-    monkeypatch.setattr(course, "fit", lambda *a, **k: original(*a, **k | {"checkpoint_seconds": 0.0}))
+    original = course.train
+    monkeypatch.setattr(course, "train", lambda *a, **k: original(*a, **k | {"checkpoint_seconds": 0.0}))
     with pytest.raises(OSError, match="killed"):
-        course.train(tmp_path / "cut", method, small, plan())
+        course.train_method(tmp_path / "cut", method, small, plan())
     monkeypatch.setattr(course.Budget, "__call__", real)
-    again = course.train(tmp_path / "cut", method, small, plan())
+    again = course.train_method(tmp_path / "cut", method, small, plan())
     assert_same((whole.model, whole.student), (again.model, again.student))
 
 
@@ -83,8 +81,8 @@ def test_the_budget_is_cpu_time_and_survives_a_break(tmp_path, monkeypatch):
     clock = iter(np.arange(0.0, 100.0, 3.0))
     monkeypatch.setattr(course.time, "process_time", lambda: next(clock))
     path = tmp_path / "spent.jsonl"
-    ingredients = (two_gaussians(), DiagonalGaussian(1), Identity(), ExclusiveKL())
-    training = prepare(*ingredients, optimiser=course.adam(0.1, None))
+    learner = Learner(ExclusiveKL(), optimiser=course.adam(0.1, None))
+    training = Training(learner, two_gaussians(), DiagonalGaussian(1), Identity())
 
     def chunk(step):
         return course.Chunk({"step": step}, training.state, training.learner, False)
@@ -107,7 +105,7 @@ def test_the_budget_is_cpu_time_and_survives_a_break(tmp_path, monkeypatch):
 def test_what_is_done_in_a_pause_does_not_count(tmp_path, monkeypatch):
     clock = iter([0.0, 3.0, 50.0, 54.0])
     monkeypatch.setattr(course, "_clocks", lambda: (now := next(clock), now))
-    training = prepare(two_gaussians(), DiagonalGaussian(1), Identity(), ExclusiveKL())
+    training = Training(Learner(ExclusiveKL()), two_gaussians(), DiagonalGaussian(1), Identity())
     budget = course.Budget(tmp_path / "spent.jsonl", 10.0, None, {})
     chunk = course.Chunk({"step": 1}, training.state, training.learner, False)
     budget(chunk)
@@ -144,7 +142,7 @@ def test_a_training_leaves_its_live_figures_and_shows_them(small, tmp_path, monk
             shown.append(figures)
 
     method = mnist.METHODS["VAE"]
-    course.train(tmp_path, method, small, plan(), Bar(disable=True))
+    course.train_method(tmp_path, method, small, plan(), Bar(disable=True))
     rows = live.rows_of(course.stage_folders(tmp_path, method))
     assert [row["step"] for row in rows] == [1, 2, 4, 5, 6, 8]
     assert set(live.CURVES) - {"acceptance"} <= set(rows[0])

@@ -8,20 +8,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from understudy import cli, files
 from experiments import toys
+from experiments.__main__ import main
+
+from understudy import files
 from understudy.core import IngredientError
+from understudy.training import Trained
 
 TINY = toys.Settings(updates=2, repeats=2, draws=100)
 SIZES = {"FLOORS": 2, "MANY": 500, "REFERENCES": {"w1": 1000, "mmd": 300}}
 
 
 def untrained(row, settings, progress):
-    """What ``train`` returns, without the training."""
+    """What ``train_row`` returns, without the training."""
     keys = jax.random.split(jax.random.key(0), settings.repeats)
     students = eqx.filter_vmap(row.student)(keys)
-    made = object.__new__(Fit)
+    made = object.__new__(Trained)
     for name, value in (("student", students), ("repeats", settings.repeats)):
         object.__setattr__(made, name, value)
     for name in ("seconds", "compile_seconds"):
@@ -36,7 +38,7 @@ def made(tmp_path_factory):
         for name, value in SIZES.items():
             patch.setattr(toys, name, value)
         patch.setattr(toys, "PLANE", {"two moons": toys.PLANE["two moons"]})
-        patch.setattr(toys, "train", untrained)
+        patch.setattr(toys, "train_row", untrained)
         figures = toys.run(TINY, folder, progress=False)
     return folder, figures
 
@@ -101,8 +103,8 @@ def test_the_crescents_are_told_apart():
 
 def test_the_command_knows_the_toys(made, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(toys, "run", lambda settings, out, progress: {"updates": settings.updates})
-    words = ["reproduce", "toys", "--preset", "paper", "--out", str(tmp_path)]
-    assert cli.main(words) == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(["toys", "--preset", "paper", "--out", "here"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"updates": 2000}
 
 
@@ -117,6 +119,6 @@ def test_the_ising_row_learns():
     settings = toys.Settings(updates=300, repeats=2)
     row = next(row for row in toys.rows(settings.updates) if row.name == "ising, discrete")
     untaught = toys.measure(untrained(row, settings, False), None)
-    taught = toys.measure(toys.train(row, settings, False), None)
+    taught = toys.measure(toys.train_row(row, settings, False), None)
     assert untaught["total_variation"] > 0.5
     assert taught["total_variation"] < 0.1

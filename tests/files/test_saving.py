@@ -1,86 +1,25 @@
-import functools
+"""Modules saved and loaded: the same bits back, and nothing in a file runs."""
+
 import os
+import resource
 import subprocess
 import sys
-import warnings
-from collections.abc import Callable
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
-import paramax
 import pytest
-import safetensors.numpy
 from flowjax.bijections import RationalQuadraticSpline
 from flowjax.distributions import MultivariateNormal, Normal
 from flowjax.flows import coupling_flow, masked_autoregressive_flow
+from tests.files.examples import Mine, Pair, assert_same, double, mine
+from tests.files.test_container import sealed
 
 from understudy import files
-from understudy.files.saving import StoreError
+from understudy.files import StoreError
+from understudy.files.allowed import Known
 from understudy.networks import Critic, Perceptron
-
-
-class Pair(NamedTuple):
-    first: object
-    second: object
-
-
-def double(x):
-    return 2 * x
-
-
-class Mine(eqx.Module):
-    network: Perceptron
-    rate: jax.Array
-    key: jax.Array
-    things: dict
-    activation: Callable = eqx.field(static=True)
-    frozen: object = None
-
-    class Nested(eqx.Module):
-        a: jax.Array
-
-
-def mine(activation=jax.nn.relu):
-    key = jax.random.key(3, impl="unsafe_rbg")
-    things = {
-        "bfloat16": jnp.arange(4, dtype=jnp.bfloat16) / 3,
-        "float8": jnp.arange(3, dtype=jnp.float8_e4m3fn),
-        "int4": jnp.arange(3, dtype=jnp.int4),
-        "scalar": jnp.asarray(0.25),
-        "weak": jnp.broadcast_to(jnp.asarray(0.5), (2, 3)),
-        "numpy": np.arange(6.0).reshape(2, 3).T,
-        "numpy scalar": np.float64(1 / 3),
-        "empty": jnp.zeros((0, 2)),
-        "complex": np.array([1 + 2j]),
-        "keys": jax.random.split(jax.random.key(1), 3),
-        "tuple keys": {(1, "a"): jnp.ones(1)},
-        "plain": [1, True, None, 0.1, "text", float("inf"), 2j, (), (1, (2,))],
-        "partial": functools.partial(jax.nn.leaky_relu, negative_slope=0.3),
-        "slice": slice(1, None, 2),
-        "dtype": np.dtype("bfloat16"),
-        "pair": Pair(1, jnp.ones(2)),
-        "set": frozenset({1}),
-    }
-    network = Perceptron(jax.random.key(0), [2, 3, 1], jnp.tanh)
-    return Mine(network, jnp.asarray(0.1), key, things, activation, paramax.non_trainable(jnp.ones(2)))
-
-
-def assert_same(a, b):
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        assert type(x) is type(y)
-        if files._is_array(x):
-            assert x.dtype == y.dtype
-            assert x.shape == y.shape
-            assert getattr(x, "weak_type", None) == getattr(y, "weak_type", None)
-            x, y = (jax.random.key_data(v) if files.is_key(v) else v for v in (x, y))
-            assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
-        elif not callable(x):
-            assert x == y
 
 
 def test_round_trip_is_bit_identical(tmp_path):
@@ -180,78 +119,10 @@ def test_loads_in_a_fresh_process(tmp_path):
     assert out.stdout.strip() == float(network(jnp.ones(2))[0]).hex()
 
 
-def test_files_are_plain_safetensors(tmp_path):
-    arrays = {"a": np.arange(3.0), "b": np.array(True), "big endian": np.arange(3, dtype=">i4")}
-    files.write(tmp_path / "f", arrays, {"note": 'é "sha256":"'})
-    plain = safetensors.numpy.load_file(tmp_path / "f")
-    back, description = files.read(tmp_path / "f")
-    assert description == {"note": 'é "sha256":"'}
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(plain[name], array)
-        np.testing.assert_array_equal(back[name], array)
-    with pytest.raises(StoreError, match="numbers only"):
-        files.write(tmp_path / "g", {"a": np.array(["x"])}, {})
-
-
-def test_bfloat16_is_stored_as_such(tmp_path):
-    files.write(tmp_path / "f", {"a": np.ones(2, ml_dtypes.bfloat16)}, {})
-    assert b'"BF16"' in (tmp_path / "f").read_bytes()
-    assert files.read(tmp_path / "f")[0]["a"].dtype == ml_dtypes.bfloat16
-
-
-def damage(raw, trial, rng):
-    if trial % 2:
-        place, bit = rng.integers(len(raw)), rng.integers(8)
-        return raw[:place] + bytes([raw[place] ^ (1 << bit)]) + raw[place + 1 :]
-    return raw[: rng.integers(len(raw))] if trial % 4 else raw + b"\0" * int(rng.integers(1, 5))
-
-
-def test_no_damaged_file_loads(tmp_path):
-    path = tmp_path / "f"
-    files.save(path, Perceptron(jax.random.key(0), [2, 3, 1]))
-    raw, rng, caught = path.read_bytes(), np.random.default_rng(0), 0
-    for trial in range(200):
-        path.write_bytes(damage(raw, trial, rng))
-        with pytest.raises(StoreError, match=r"damaged|not written"):
-            files.load(path)
-        caught += 1
-    path.write_bytes(raw)
-    files.load(path)
-    assert caught == 200
-
-
-def test_every_bit_of_the_beginning_counts(tmp_path):
-    path = tmp_path / "f"
-    files.write(path, {}, {})
-    raw = path.read_bytes()
-    for place in range(len(raw)):
-        path.write_bytes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
-        with pytest.raises(StoreError):
-            files.read(path)
-
-
-def test_foreign_missing_and_newer_files(tmp_path, monkeypatch):
-    safetensors.numpy.save_file({"a": np.ones(2)}, tmp_path / "foreign")
-    with pytest.raises(StoreError, match="was not written by understudy"):
-        files.read(tmp_path / "foreign")
-    with pytest.raises(StoreError, match="does not exist"):
-        files.read(tmp_path / "missing")
-    with pytest.raises(StoreError, match="cannot be read"):
-        files.read(tmp_path)
-    files.write(tmp_path / "rows", {}, {"not": "a module"})
-    with pytest.raises(StoreError, match="does not describe a module"):
-        files.load(tmp_path / "rows")
-    monkeypatch.setattr(store, "FORMAT", 2)
-    files.write(tmp_path / "newer", {}, {})
-    monkeypatch.undo()
-    with pytest.raises(StoreError, match="update understudy"):
-        files.read(tmp_path / "newer")
-
-
 EVIL = [
     {"class": "os:system", "fields": {}},
     {"class": "builtins:eval", "fields": {}},
-    {"class": "understudy.files.saving:os.system", "fields": {}},
+    {"class": "understudy.files.replacing:os.system", "fields": {}},
     {"class": "understudy.files.saving:Path", "fields": {}},
     {"class": "understudy.networks:Perceptron.__init__.__globals__", "fields": {}},
     {"class": "understudy.networks:Perceptron", "fields": {"__class__": 1}},
@@ -300,118 +171,62 @@ def test_float64_is_never_cut_down_in_silence(tmp_path):
         files.load(tmp_path / "f")
 
 
-@pytest.mark.parametrize("call", ["replace", "fsync"])
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, call):
-    path = tmp_path / "f"
-    files.write(path, {"a": np.ones(2)}, {})
-    before = path.read_bytes()
-
-    def fail(*args):
-        raise OSError("no space")
-
-    monkeypatch.setattr(os, call, fail)
-    with pytest.raises(StoreError, match="could not be written"):
-        files.write(path, {"a": np.zeros(2)}, {})
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
+RUNS = [
+    {"function": "jax.numpy:set_printoptions"},
+    {"function": "jax.numpy:fromfile"},
+    {"function": "jax.numpy:vectorize"},
+    {"function": "jax.lax:infeed"},
+    {"dict": [[{"class": "equinox.nn:Identity", "fields": {}}, 1]]},
+    {"set": [{"tuple": [[]]}]},
+    {"class": "understudy.cli.main:Command", "fields": {}},
+    {"class": "equinox.internal:while_loop", "fields": {}},
+    {},
+    {"dtype": ["float32"]},
+]
 
 
-def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
-    def interrupt(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        files.write(tmp_path / "f", {}, {})
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("node", RUNS, ids=str)
+def test_what_is_not_on_the_list_is_refused(tmp_path, node):
+    files.write(tmp_path / "evil", {}, {"module": [node]})
+    with pytest.raises(StoreError, match="cannot be loaded"):
+        files.load(tmp_path / "evil")
 
 
-def test_checkpoints(tmp_path):
-    tree = {"module": mine(lambda x: x), "step": jnp.asarray(7), "note": "text"}
-    assert files.read_checkpoint(tmp_path, tree) is None
-    for step in (100, 200, 100_000_000, 99_999_999):
-        tree["step"] = jnp.asarray(step)
-        files.write_checkpoint(tmp_path, step, tree, {"seed": np.int32(1)})
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "checkpoint-100000000.safetensors",
-        "checkpoint-99999999.safetensors",
-    ]
-    step, back, description = files.read_checkpoint(tmp_path, tree)
-    assert (step, description, int(back["step"])) == (100_000_000, {"seed": 1}, 100_000_000)
-    tree["step"] = jnp.asarray(step)
-    assert_same(tree, back)
+def test_an_array_named_many_times_is_refused_before_it_is_copied(tmp_path):
+    big = np.zeros(2_500_000, np.float32)
+    files.write(tmp_path / "f", {"0": big}, {"module": [{"array": 0}] * 400})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(StoreError, match="named before"):
+        files.load(tmp_path / "f")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
 
 
-def test_a_damaged_checkpoint_is_skipped_and_named(tmp_path):
-    tree = {"a": jnp.ones(2)}
-    for step in (1, 2):
-        path = files.write_checkpoint(tmp_path, step, {"a": step * jnp.ones(2)}, {})
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.warns(UserWarning, match=f"{path.name} is damaged"):
-        step, back, _ = files.read_checkpoint(tmp_path, tree)
-    assert step == 1
-    np.testing.assert_array_equal(back["a"], 1)
+def test_a_deep_description_gets_a_sentence(tmp_path):
+    for depth in (700, 50_000):
+        text = '{"module": ' + "[" * depth + "]" * depth + "}"
+        (tmp_path / "f").write_bytes(sealed({"__metadata__": {"description": text}}, b""))
+        with pytest.raises(StoreError, match=r"cannot be loaded|does not write"):
+            files.load(tmp_path / "f")
 
 
 @pytest.mark.parametrize(
-    ("like", "difference"),
+    ("classes", "words"),
     [
-        (
-            {"a": jnp.ones(3), "k": jax.random.key(0)},
-            r"\['a'\] is float32\[2\] in the file and float32\[3\] here",
-        ),
-        (
-            {"a": jnp.ones(2, int), "k": jax.random.key(0)},
-            r"\['a'\] is float32\[2\] in the file and int32\[2\]",
-        ),
-        (
-            {"a": jnp.ones(2), "k": jax.random.key(0, impl="rbg")},
-            r"\['k'\] is uint32\[2\] of threefry2x32 keys",
-        ),
-        ({"a": jnp.ones(2), "k": jax.random.key_data(jax.random.key(0))}, r"\['k'\]"),
-        ({"a": jnp.ones(2)}, r"\['k'\] is .* in the file and absent here"),
-        ({"a": jnp.ones(2), "b": jnp.ones(1), "k": jax.random.key(0)}, r"\['b'\] is absent in the file"),
+        ([5], "5 came"),
+        (5, "classes is a list"),
+        ("Mine", "classes is a list"),
+        (Mine, "classes is a list"),
+        ([Mine, None], "None came"),
+        ([len, "x"], "'x' came"),
     ],
 )
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path, like, difference):
-    files.write_checkpoint(tmp_path, 1, {"a": jnp.ones(2), "k": jax.random.key(0)}, {})
-    with pytest.raises(StoreError, match=f"{difference}.*settings of the run have changed"):
-        files.read_checkpoint(tmp_path, like)
+def test_classes_that_are_none_get_a_sentence(classes, words):
+    with pytest.raises(StoreError, match=words):
+        Known(classes)
 
 
-def test_rows(tmp_path):
-    path = tmp_path / "folder" / "rows.jsonl"
-    assert files.read_rows(path) == []
-    row = {
-        "step": jnp.asarray(1),
-        "loss": np.float32(0.5),
-        "bad": float("nan"),
-        "z": jnp.array([1.0, jnp.inf]),
-    }
-    files.append_row(path, row | {"half": jnp.bfloat16(1.5), "flag": True, "none": None, "name": "é"})
-    files.append_row(path, {"step": 2})
-    first = {"step": 1, "loss": 0.5, "bad": None, "z": [1.0, None]}
-    first |= {"half": 1.5, "flag": True, "none": None, "name": "é"}
-    assert files.read_rows(path) == [first, {"step": 2}]
-    with open(path, "a") as file:
-        file.write('{"step": 3')
-    assert files.read_rows(path) == [first, {"step": 2}]
-    files.append_row(path, {"step": 4})
-    assert files.read_rows(path) == [first, {"step": 2}, {"step": 4}]
-    files.truncate_rows(path, 2)
-    assert files.read_rows(path) == [first, {"step": 2}]
-    assert [p.name for p in path.parent.iterdir()] == ["rows.jsonl"]
-    files.truncate_rows(tmp_path / "absent", 2)
-
-
-def test_a_damaged_row_is_named(tmp_path):
-    (tmp_path / "rows").write_text('{"a": 1}\n{"a"\n{"a": 2}\n')
-    with pytest.raises(StoreError, match="a line is not JSON"):
-        files.read_rows(tmp_path / "rows")
-
-
-def test_reading_a_good_checkpoint_is_silent(tmp_path):
-    files.write_checkpoint(tmp_path, 5, [jnp.ones(1)], {})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert files.read_checkpoint(tmp_path, [jnp.zeros(1)])[0] == 5
+def test_a_function_that_the_file_does_not_name_is_not_ignored(tmp_path):
+    files.save(tmp_path / "f", jnp.ones(2))
+    with pytest.raises(StoreError, match="double, which it does not name"):
+        files.load(tmp_path / "f", classes=[double])
+    files.load(tmp_path / "f", classes=[Mine])

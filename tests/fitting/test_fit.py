@@ -15,7 +15,6 @@ from understudy.core import IngredientError
 from understudy.fitting import (
     Chart,
     MaskedCouplings,
-    Posterior,
     SinhArcsinh,
     Whitened,
     assess,
@@ -25,6 +24,7 @@ from understudy.fitting import (
     small_flow,
 )
 from understudy.fitting.charts import weigh
+from understudy.posterior import Posterior
 from understudy.students import FullGaussian, Mixture
 from understudy.targets import LogDensity
 from understudy.targets.numpyro import from_numpyro

@@ -5,15 +5,19 @@ import types
 
 import arviz_stats
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
 import pytest
+from numpyro import distributions as dist
 from scipy.stats import multivariate_normal, norm
 from tests.posterior.conjugate import MEAN, SD, Y, posterior
 
-from understudy.posterior import arviz
+from understudy.core import IngredientError
 from understudy.posterior.posterior import Posterior
 from understudy.students import FullGaussian
 from understudy.targets import LogDensity
+from understudy.targets.numpyro import from_numpyro
 
 KEY = jax.random.key(1)
 
@@ -76,11 +80,49 @@ def test_groups_can_be_left_out_and_plain_densities_have_fewer():
     assert plain.posterior["z"].shape == (4, 10, 2)
 
 
-def test_old_arviz_gets_inference_data(monkeypatch):
+def test_it_is_a_tree_whatever_arviz_is_installed(monkeypatch):
+    class Old(types.ModuleType):
+        def __getattr__(self, name):
+            raise AssertionError("ArviZ and its plots are not needed")
+
+    for name in ("arviz", "arviz_plots", "arviz_base"):
+        monkeypatch.setitem(sys.modules, name, Old(name))
+    tree = posterior().to_arviz(KEY, 8, predictive=False)
+    assert "posterior" in tree.children
+
+
+def test_old_inference_data_on_request(monkeypatch):
     old = types.ModuleType("arviz")
-    old.from_dict = lambda **groups: groups
+    old.InferenceData = lambda **groups: groups
     monkeypatch.setitem(sys.modules, "arviz", old)
-    monkeypatch.setattr(arviz, "_old_arviz", lambda: True)
-    groups = posterior().to_arviz(KEY, 8, predictive=False)
+    groups = posterior().to_arviz(KEY, 8, kind="inferencedata", predictive=False)
     assert groups["posterior"]["mu"].shape == (4, 2, 2)
     assert set(groups) == {"posterior", "sample_stats", "log_likelihood", "observed_data"}
+    monkeypatch.setitem(sys.modules, "arviz", types.ModuleType("arviz"))
+    with pytest.raises(IngredientError, match="before version 1"):
+        posterior().to_arviz(KEY, 8, kind="inferencedata", predictive=False)
+
+
+def regression(x, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("group", 2):
+        numpyro.sample("level", dist.Normal(0, 1))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(slope * x, 0.1), obs=y)
+
+
+def test_plates_name_axes_and_new_covariates_are_predicted():
+    x = np.linspace(-1, 1, 6).astype(np.float32)
+    target = from_numpyro(regression, x, y=2 * x)
+    student = FullGaussian(3, jnp.array([2.0, 0.0, 0.0]), 0.01 * jnp.eye(3))
+    result = Posterior(target, student)
+    tree = result.to_arviz(0, 40)
+    assert tree.posterior["level"].dims == ("chain", "draw", "group")
+    assert tree.observed_data["y"].dims == ("row",)
+    assert tree.log_likelihood["y"].dims == ("chain", "draw", "row")
+    assert list(tree.posterior["group"].values) == [0, 1]
+    new = result.predict(1, np.array([10.0, 20.0, 30.0, 40.0]), draws=200)
+    assert new["y"].shape == (200, 4)
+    np.testing.assert_allclose(new["y"].mean(0), [20, 40, 60, 80], rtol=0.02)
+    assert result.predict(1, draws=7)["y"].shape == (7, 6)
+    assert result.predict(1, x=x[:2], y=None, draws=7)["y"].shape == (7, 2)

@@ -13,13 +13,14 @@ from tests.posterior.conjugate import Y, conjugate, posterior, scaled
 
 import understudy
 from understudy.core import IngredientError
-from understudy.files.saving import StoreError
+from understudy.files import StoreError
+from understudy.files import exported as exported_files
+from understudy.files.exported import load_exported, parse
 from understudy.fitting.flow import small_flow
-from understudy.posterior.exported import load_exported, parse
 from understudy.posterior.posterior import Posterior
-from understudy.posterior.stored import StoredTarget
+from understudy.posterior.storing import StoredTarget
 from understudy.students import FullGaussian
-from understudy.targets import LogDensity, Mixture
+from understudy.targets import LogDensity, MixtureOfGaussians
 from understudy.targets.numpyro import from_numpyro
 from understudy.teachers import hmc
 
@@ -112,9 +113,9 @@ def test_models_without_a_name_and_plain_densities_still_draw(tmp_path):
 
 
 def test_targets_of_understudy_come_back_by_themselves(tmp_path):
-    target = Mixture([[0.0, 0.0], [3.0, 3.0]])
+    target = MixtureOfGaussians([[0.0, 0.0], [3.0, 3.0]])
     Posterior(target, FullGaussian(2)).save(tmp_path / "p")
-    assert isinstance(understudy.load(tmp_path / "p").target, Mixture)
+    assert isinstance(understudy.load(tmp_path / "p").target, MixtureOfGaussians)
 
 
 def test_a_flow_comes_back_bit_for_bit(tmp_path):
@@ -178,7 +179,7 @@ np.savez(sys.argv[3], **draws)
 
 def test_an_export_needs_jax_and_numpy_alone(exported, tmp_path):
     out = tmp_path / "draws.npz"
-    loader = understudy.posterior.exported.__file__
+    loader = exported_files.__file__
     given = [sys.executable, "-I", "-c", BARE, loader, str(exported), str(out)]
     ran = subprocess.run(given, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

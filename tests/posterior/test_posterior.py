@@ -7,6 +7,7 @@ import pytest
 from tests.posterior.conjugate import MEAN, SD, posterior
 
 from understudy.core import IngredientError
+from understudy.files import StoreError
 from understudy.posterior.cost import NutsCost, break_even, measure_nuts
 from understudy.posterior.posterior import Posterior
 from understudy.students import FullGaussian, Implicit
@@ -48,9 +49,20 @@ def test_chunks_are_different_and_small_samples_are_beginnings_of_large_ones(rig
 
 def test_many_draws_are_as_right_as_few(right):
     sites = right.sample(KEY, 300_000)
-    assert sites["mu"].nbytes == 2_400_000
+    assert sites["mu"].dtype == np.float64
     # Standard errors of 0.0007.
     np.testing.assert_allclose(sites["mu"].mean(0), MEAN, atol=0.0035)
+
+
+def test_a_million_draws_have_the_mean_that_they_have():
+    student = FullGaussian(1, jnp.ones(1), 1e-3 * jnp.eye(1))
+    result = Posterior(LogDensity(lambda z: -0.5 * ((z - 1) / 1e-3) @ ((z - 1) / 1e-3), 1), student)
+    z = result.sample(KEY, 1_000_000)["z"]
+    assert abs(z.mean(0)[0] - 1) < 1e-5, "a hundredth of the standard deviation"
+
+
+def test_whole_numbers_are_keys(right):
+    np.testing.assert_array_equal(right.sample(5, 3)["mu"], right.sample(jax.random.key(5), 3)["mu"])
 
 
 def test_refining_corrects_a_wrong_student_and_says_so(wrong):
@@ -143,6 +155,15 @@ def test_a_student_without_a_density_can_be_used():
 
 
 BAD = {
+    "more draws than memory": (lambda p: p.sample(KEY, 10**15), "do not fit into memory"),
+    "a platform that is a word": (lambda p: p.export("x", "cpu"), "platforms is a list of names"),
+    "an unknown platform": (lambda p: p.export("x", ["toaster"]), "platforms are different ones of"),
+    "no platform": (lambda p: p.export("x", []), "platforms are different ones of"),
+    "predictions of a plain density": (
+        lambda p: Posterior(LogDensity(lambda z: -z @ z, 1), FullGaussian(1)).predict(KEY),
+        "predict needs a target made of a model",
+    ),
+    "an unknown argument of the model": (lambda p: p.predict(KEY, w=1), "does not take these arguments"),
     "a student of another size": (lambda p: Posterior(p.target, FullGaussian(3)), "size 3 .* size 2"),
     "no draws": (lambda p: p.sample(KEY, 0), "n is a whole number"),
     "too few steps": (lambda p: p.refine(KEY, 10, 3), "steps is a whole number, 4 or more"),
@@ -161,5 +182,5 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_gets_a_sentence(name, right):
     call, words = BAD[name]
-    with pytest.raises(IngredientError, match=words):
+    with pytest.raises((IngredientError, StoreError), match=words):
         call(right)

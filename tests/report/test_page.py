@@ -1,15 +1,14 @@
 """The report is one self-contained page, and its pictures show what they say."""
 
-import json
 from html.parser import HTMLParser
 
 import jax
 import numpy as np
 import pytest
+from tests.site_names import NAMES
 
-from experiments import rows
 from understudy.core import IngredientError
-from understudy.files.saving import StoreError, append_row, read_rows
+from understudy.files import StoreError, append_row
 from understudy.report import (
     describe_run,
     draws_beside_exact,
@@ -18,6 +17,7 @@ from understudy.report import (
     write_picture,
     write_report,
 )
+from understudy.report.figures import blank_panels, picture_bytes, plain_text
 from understudy.report.page import show
 from understudy.targets import LogDensity, eight_gaussians, two_gaussians
 
@@ -70,6 +70,8 @@ def test_the_page_is_self_contained(run):
     text = path.read_text()
     page = Page(text)
     assert "://" not in text
+    [policy] = [found["content"] for tag, found in page.tags if found.get("http-equiv")]
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     assert "url(" not in text
     assert not {"script", "link", "iframe", "a", "b>run"} & {tag for tag, _ in page.tags}
     images = [attributes for tag, attributes in page.tags if tag == "img"]
@@ -133,6 +135,7 @@ def test_folders_without_a_run_are_refused(tmp_path):
         ("report.json", '{"pictures": [{"file": "none.png"}]}', "none.png cannot be read"),
         ("report.json", '{"pictures": [{"file": "../x.png"}]}', "outside its run"),
         ("report.json", '{"pictures": [{"file": "report.json"}]}', "not a PNG"),
+        ("report.json", "[" * 100_000, "cannot be read as JSON"),
         ("metrics.jsonl", "x\n", "is damaged"),
         ("metrics.jsonl", '{"other": 1}\n', "does not hold rows of a training"),
         ("metrics.jsonl", '{"step": 1, "loss": "high"}\n', "does not hold rows of a training"),
@@ -195,32 +198,37 @@ def test_numbers_for_people(value, shown):
     assert show(value) == shown
 
 
-def test_rows_of_the_same_name_are_replaced(tmp_path):
-    path = tmp_path / "results" / "rows.jsonl"
-    rows.write_rows(path, [{"kind": "a", "name": "x", "v": 1}, {"kind": "a", "name": "y", "v": 2}])
-    new = [{"kind": "a", "name": "x", "v": float("nan")}, {"kind": "b", "name": "y", "v": 4}]
-    rows.write_rows(path, new)
-    found = {(row["kind"], row["name"]): row["v"] for row in read_rows(path)}
-    assert found == {("a", "x"): None, ("a", "y"): 2, ("b", "y"): 4}
-    assert [item.name for item in path.parent.iterdir()] == ["rows.jsonl"]
+@pytest.mark.parametrize("folder", [5, None, "", "a\0b", ["runs"]], ids=repr)
+def test_folders_that_are_no_names_are_refused(folder):
+    unchecked = getattr(write_report, "__wrapped__", write_report)
+    with pytest.raises(StoreError, match="folder is the name of a folder"):
+        unchecked(folder)
 
 
-def test_a_row_needs_kind_and_name(tmp_path):
-    with pytest.raises(StoreError, match="kind and a name"):
-        rows.write_rows(tmp_path / "rows.jsonl", [{"kind": "a"}])
-    assert not list(tmp_path.iterdir())
+HOSTILE = "<img src=x onerror=alert(1)>\"'&$\\badmath{$"
 
 
-def test_provenance_is_plain_and_names_no_machine():
-    made = rows.provenance({"rate": np.float32(0.5)}, 3, 1.5)
-    assert json.loads(json.dumps(made, allow_nan=False)) == made
-    assert set(made) == {"settings", "seed", "commit", "versions", "seconds", "machine"}
-    packages = {"jax", "blackjax", "equinox", "optax", "numpy", "understudy"}
-    assert set(made["versions"]) == {"python", *packages}
-    assert set(made["machine"]) == {"cores", "platform"}
-    assert made["settings"] == {"rate": 0.5}
+def test_nothing_that_is_not_ours_becomes_a_tag(tmp_path):
+    (tmp_path / "density.png").write_bytes(picture_bytes(training_curves([{"step": 1, "loss": 1.0}])))
+    describe_run(
+        tmp_path,
+        HOSTILE,
+        HOSTILE,
+        {HOSTILE: HOSTILE, "nested": {HOSTILE: [HOSTILE]}},
+        [{"name": HOSTILE, "value": HOSTILE, "goal": HOSTILE, "meaning": HOSTILE}],
+        [{"file": "density.png", "title": HOSTILE, "caption": HOSTILE}],
+        [HOSTILE],
+    )
+    page = Page(write_report(tmp_path).read_text())
+    images = [found for tag, found in page.tags if tag == "img"]
+    assert all(
+        found["src"].startswith("data:image/png") and set(found) == {"alt", "src"} for found in images
+    )
+    assert " ".join(page.words).count("onerror") >= 9
 
 
-def test_no_commit_outside_a_checkout(monkeypatch, tmp_path):
-    monkeypatch.setattr(rows, "_HERE", tmp_path)
-    assert rows.commit() is None
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_any_name_can_stand_in_a_picture(name):
+    figure, (axes,) = blank_panels(1, (2.0, 2.0))
+    axes.set(title=plain_text(name), xlabel=plain_text(name))
+    assert picture_bytes(figure).startswith(b"\x89PNG")

@@ -4,12 +4,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+import paramax
 import pytest
 import scipy.stats
-from jax.flatten_util import ravel_pytree
 
 from understudy.core import IngredientError, Target, partition
-from understudy.networks import Perceptron
+from understudy.feedbacks import EnergyDistance
+from understudy.networks import Perceptron, join_layers, layers_size, split_layers
 from understudy.students import (
     DiagonalGaussian,
     Dropout,
@@ -17,6 +19,9 @@ from understudy.students import (
     TruncatedChain,
     gaussian_encoder,
 )
+from understudy.targets import BayesianNetwork
+from understudy.teachers import mala
+from understudy.training import train
 
 KEY = jax.random.key(4)
 CONDITION = {"image": jnp.ones((2, 2)), "label": jnp.asarray(1)}
@@ -102,6 +107,45 @@ def test_chain_learns_its_steps_and_leaves_the_target_alone(kind):
     assert float(slope) == pytest.approx(float(high - low) / 2e-2, rel=1e-2, abs=1e-2)
 
 
+class Moving(Target):
+    """N(theta, 1) a priori, observed with noise: theta learns the mean of the data."""
+
+    theta: jax.Array
+    dim: int = eqx.field(static=True, default=1)
+
+    def log_density(self, z, x=None):
+        return -0.5 * jnp.sum((z - self.theta) ** 2) - 0.5 * jnp.sum((z - x) ** 2)
+
+
+def test_a_chain_follows_a_target_whose_theta_learns():
+    target = Moving(jnp.zeros(1))
+    chain = TruncatedChain(TruncatedChain(DiagonalGaussian(1), target, 1), target, 2)
+    trained = train(
+        target,
+        chain,
+        mala(0.1),
+        EnergyDistance(),
+        jnp.full((4, 1), 3.0),
+        updates=6,
+        batch_size=4,
+        particles=4,
+        average=0.9,
+        model_optimiser=optax.adam(0.1),
+        progress=False,
+    )
+    theta = trained.state.target.theta
+    assert float(theta[0]) > 0.3
+    for student in (trained.student, trained.state.student):
+        for held in (student.target, student.base.target):
+            np.testing.assert_array_equal(paramax.unwrap(held).theta, theta)
+
+
+def test_a_chain_towards_another_target_stays():
+    chain = chain_of("langevin")
+    followed = chain.following(Moving(jnp.ones(1)))
+    np.testing.assert_array_equal(paramax.unwrap(followed.target).precision, [1.0, 4.0])
+
+
 def test_chain_names_what_does_not_fit():
     with pytest.raises(IngredientError, match="same dim"):
         TruncatedChain(DiagonalGaussian(3), Gaussian(jnp.ones(2)), 2)
@@ -117,23 +161,36 @@ def test_noisy_weights_have_the_right_mean_and_variance(noise):
     student, n = Dropout(KEY, SHAPES, jnp.array([0.2, 0.5]), noise), 10_000
     student = eqx.tree_at(lambda s: s.biases[0], student, jnp.arange(4.0))
     draws = np.asarray(eqx.filter_jit(lambda k: student.sample(k, None, n))(KEY), float)
-    centre = np.asarray(ravel_pytree((student.weights, student.biases))[0], float)
-    ratio = np.concatenate([np.full(12, 0.25), np.full(8, 1.0), np.zeros(6)])
+    layers = [(weight.T, bias) for weight, bias in zip(student.weights, student.biases, strict=True)]
+    centre = np.asarray(join_layers(layers), float)
+    ratio = np.concatenate([np.full(12, 0.25), np.zeros(4), np.full(8, 1.0), np.zeros(2)])
     scale = np.abs(centre) * np.sqrt(ratio)
     assert np.all(np.abs(draws.mean(0) - centre) < 4.5 * scale / np.sqrt(n) + 1e-5)
     np.testing.assert_allclose(draws.std(0), scale, rtol=0.1, atol=1e-5)
-    together = np.mean((draws[:, 0] / centre[0] == 0) == (draws[:, 3] / centre[3] == 0))
+    together = np.mean((draws[:, 0] / centre[0] == 0) == (draws[:, 1] / centre[1] == 0))
     assert (together == 1) == (noise in {"units", "gaussian"})
 
 
-def test_draws_unravel_to_a_perceptron():
+def test_draws_are_read_by_the_bayesian_network():
     network = Perceptron(KEY, [3, 4, 2])
-    flat_weights, unravel = ravel_pytree(network)
+    biases = [jnp.arange(4.0), jnp.array([5.0, -6.0])]
+    network = eqx.tree_at(lambda n: n.biases, network, biases)
     student = Dropout(KEY, SHAPES, rate=0.0)
     student = eqx.tree_at(lambda s: (s.weights, s.biases), student, (network.weights, network.biases))
-    assert student.dim == flat_weights.size
-    h = jnp.array([1.0, -2.0, 0.5])
-    np.testing.assert_allclose(unravel(student.sample(KEY, None, 1)[0])(h), network(h), rtol=1e-5)
+    features = jnp.array([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]])
+    target = BayesianNetwork(features, jnp.array([0, 1]), (4,), "categorical")
+    assert student.dim == target.dim
+    draw = student.sample(KEY, None, 1)[0]
+    np.testing.assert_allclose(target.outputs(draw, features), jax.vmap(network)(features), rtol=1e-5)
+
+
+def test_layers_are_joined_and_split():
+    shapes = [(3, 4), (4, 2)]
+    z = jnp.arange(layers_size(shapes), dtype=float)
+    layers = split_layers(z, shapes)
+    assert [(w.shape, b.shape) for w, b in layers] == [((3, 4), (4,)), ((4, 2), (2,))]
+    np.testing.assert_array_equal(layers[0][1], [12, 13, 14, 15])
+    np.testing.assert_array_equal(join_layers(layers), z)
 
 
 def test_dropout_rate_does_not_learn_and_is_checked():

@@ -142,6 +142,55 @@ def test_projection_survives_few_draws_and_broken_chains(kind):
     np.testing.assert_allclose(covariance(unmoved), np.eye(8), atol=1e-5)
 
 
+def with_covariance(matrix, n=8):
+    """Draws with exactly this covariance and mean zero."""
+    d = len(matrix)
+    points = np.concatenate([np.eye(d), -np.eye(d)] * n) * np.sqrt(d)
+    return jnp.asarray(points @ np.linalg.cholesky(matrix).T)[None]
+
+
+def test_low_rank_projection_finds_factor_and_noise():
+    rng = np.random.default_rng(0)
+    factor, noise = 2 * rng.normal(size=(6, 2)), rng.uniform(0.3, 2, 6)
+    expected = factor @ factor.T + np.diag(noise)
+    student, lessons = LowRankGaussian(6, 2, mean=1.0), lessons_of(with_covariance(expected))
+    project = jax.jit(lambda s: s.project(lessons, jnp.asarray(1.0)))
+    for _ in range(100):
+        student = project(student)
+    np.testing.assert_allclose(student.mean, 0, atol=1e-5)
+    np.testing.assert_allclose(covariance(student), expected, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
+def test_low_rank_projection_of_its_own_moments_changes_nothing(rate):
+    student = eqx.tree_at(lambda s: s.mean, perturbed(LowRankGaussian(5, 2)), jnp.zeros(5))
+    lessons = lessons_of(with_covariance(covariance(student)))
+    moved = student.project(lessons, jnp.asarray(rate))
+    np.testing.assert_allclose(covariance(moved), covariance(student), rtol=1e-3, atol=1e-4)
+
+
+def test_low_rank_projection_never_fits_worse():
+    """Every step of expectation-maximisation raises the likelihood of the draws."""
+    rows = jax.random.normal(KEY, (1, 40, 5)) @ jax.random.normal(jax.random.key(1), (5, 5))
+    student, fits = LowRankGaussian(5, 1), []
+    for _ in range(6):
+        fits.append(float(jax.vmap(student.log_prob)(rows[0]).mean()))
+        student = student.project(lessons_of(rows), jnp.asarray(1.0))
+    assert (np.diff(fits) > -1e-4).all()
+    assert fits[-1] > fits[0] + 0.5
+
+
+def test_low_rank_projection_survives_few_draws_and_broken_chains():
+    after = jax.random.normal(KEY, (1, 3, 8)).at[0, 2].set(jnp.nan)
+    kept = jnp.array([[True, True, False]])
+    student = LowRankGaussian(8, 2).project(lessons_of(after, kept=kept), jnp.asarray(1.0))
+    np.testing.assert_allclose(student.mean, after[0, :2].mean(0), rtol=1e-5)
+    assert jnp.isfinite(student.log_prob(jnp.zeros(8)))
+    none = lessons_of(after, kept=jnp.zeros((1, 3), bool))
+    unmoved = LowRankGaussian(8, 2).project(none, jnp.asarray(1.0))
+    np.testing.assert_allclose(covariance(unmoved), covariance(LowRankGaussian(8, 2)), atol=1e-4)
+
+
 def test_strata_weigh_to_one_and_are_unbiased():
     student = perturbed(GaussianMixture(KEY, 2, 3))
     weights_of = jax.nn.softmax(student.logits)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy import files, fit
+from understudy import files, train
 from understudy.core import CONDITIONS, IngredientError
 from understudy.feedbacks import JensenShannon
 from understudy.networks.images import ImageCriticBuilder
@@ -45,7 +45,7 @@ def test_wild_encoders_learn_by_a_critic_and_come_back_from_a_file(name, tmp_pat
     feedback = JensenShannon(critic=ImageCriticBuilder(channels=(4, 8), hidden=(6,)))
     target = LogDensity(_near_the_image, 2, conditional=True)
     student = WILD[name]()
-    fitted = fit(target, student, Langevin(0.1, 2), feedback, X, updates=3, batch_size=4, particles=1)
+    fitted = train(target, student, Langevin(0.1, 2), feedback, X, updates=3, batch_size=4, particles=1)
     changed = jax.tree.map(lambda a, b: bool((a != b).any()), *map(_arrays, (student, fitted.student)))
     assert all(jax.tree.leaves(changed))
     settled = eqx.filter_jit(lambda student: student.settled(X))(fitted.student)

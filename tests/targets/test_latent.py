@@ -6,7 +6,7 @@ import optax
 import pytest
 from jax.scipy.stats import multivariate_normal
 
-from understudy import fit
+from understudy import train
 from understudy.batches import Binarised, binarise
 from understudy.core import ExplicitStudent, Indexed, IngredientError, prepared
 from understudy.feedbacks import ExclusiveKL
@@ -163,7 +163,7 @@ def test_theta_learns_the_bound():
     _, x = truth.simulate(KEY, 500)
     model = LatentVariableModel(Perceptron(KEY, [2, 8, 4]), 2)
     encoder = gaussian_encoder(KEY, 2, x[0], hidden=(8,))
-    fitted = fit(
+    fitted = train(
         model, encoder, Identity(), ExclusiveKL(), Binarised(x, 50), updates=600, particles=1,
         optimiser=optax.adam(1e-2), model_optimiser=optax.adam(1e-2), chunk=100,
     )  # fmt: skip

@@ -196,3 +196,56 @@ def test_minibatches_are_conditions():
     precision = MANY.size + 1 / 4
     assert float(fitted.student.mean[0]) == pytest.approx(MANY.sum() / precision, abs=0.1)
     assert float(fitted.student.scale[0]) == pytest.approx(precision**-0.5, rel=0.3)
+
+
+def of_data(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+
+
+def of_settings(y, setting):
+    return of_data(y)
+
+
+def empty():
+    numpyro.sample("mu", dist.Normal(0, 1).expand([0]))
+
+
+def branching(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    if mu > 0:
+        numpyro.sample("extra", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+
+
+def calling_numpy(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(np.exp(mu), 1), obs=y)
+
+
+class Table:
+    def to_numpy(self):
+        return np.ones(3)
+
+
+NOT_DATA = {
+    "objects": (of_data, (np.array([1.0, None], object),), "dtype object; give numbers"),
+    "strings": (of_data, (np.array(["a", "b"]),), "dtype <U1; give numbers"),
+    "dates": (of_data, (np.array(["2020-01-01"], "datetime64[D]"),), "datetime64"),
+    "spans of time": (of_data, (np.array([1], "timedelta64[s]"),), "timedelta64"),
+    "masked": (of_data, (np.ma.masked_array([1.0, 2.0], [0, 1]),), "masked array; leave"),
+    "records": (of_data, (np.zeros(2, [("a", float)]),), "array of records"),
+    "a table": (of_data, (Table(),), r"is a Table; give its \.to_numpy"),
+    "a set": (of_settings, (np.ones(2), {1, 2}), "is a set, which"),
+    "a latent of size zero": (empty, (), "'mu' of the model empty has no entry"),
+    "a structure of draws": (branching, (np.ones(2),), "depends on the value of a draw"),
+    "NumPy on a draw": (calling_numpy, (np.ones(2),), "calls NumPy"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_DATA)
+def test_what_is_no_data_gets_a_sentence(name):
+    model, args, words = NOT_DATA[name]
+    with pytest.raises(IngredientError, match=words) as raised:
+        from_numpyro(model, *args)
+    assert "\n" not in str(raised.value)

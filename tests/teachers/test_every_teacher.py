@@ -4,36 +4,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.cases import TEACHERS
 
 from understudy import teachers as t
 from understudy.core import Proposal
-
-TEACHERS = {
-    "mala": t.mala(target_acceptance=0.6, largest_step=1.0),
-    "hmc": t.hmc(target_acceptance=0.8, jitter=0.5),
-    "nuts": t.nuts(),
-    "ghmc": t.ghmc(),
-    "barker": t.barker(),
-    "random walk": t.random_walk(),
-    "elliptical slice": t.elliptical_slice(0.0, jnp.ones(2)),
-    "adjusted mclmc": t.adjusted_mclmc(),
-    "mclmc": t.mclmc(),
-    "sgld": t.sgld(),
-    "sghmc": t.sghmc(),
-    "langevin": t.Langevin(drift_bound=1.0),
-    "identity": t.Identity(),
-    "tempered": t.TemperedTransition(target_acceptance=0.4),
-    "independence": t.IndependenceMetropolis(),
-    "svgd": t.SVGD(),
-    "gibbs": t.Gibbs([lambda key, z: z.at[0].set(jax.random.normal(key))]),
-    "single flip": t.SingleFlip(),
-    "annealed": t.Annealed(t.mala(target_acceptance=0.6)),
-    "tempered smc": t.tempered_smc(t.random_walk()),
-    "preconditioned": t.Preconditioned(t.mala(target_acceptance=0.6)),
-    "rescaled": t.Rescaled(t.hmc(target_acceptance=0.8), jnp.zeros(2), 2.0 * jnp.eye(2)),
-    "scheduled": t.Scheduled(t.mala(), steps=lambda i: 1 + i),
-    "composed": t.Compose(t.mala(target_acceptance=0.5), t.Langevin(), t.IndependenceMetropolis()),
-}
 
 
 def lesson(teacher, key, x):
@@ -55,7 +29,7 @@ def update(teacher, key, x):
 
 @pytest.mark.parametrize("name", TEACHERS)
 def test_conditions_batch_and_adapting_keeps_the_structure(name):
-    teacher, x = TEACHERS[name], jnp.zeros((3, 2))
+    teacher, x = TEACHERS[name].make(2), jnp.zeros((3, 2))
     after, out = eqx.filter_eval_shape(update, teacher, jax.random.key(0), x)
     assert out.z.shape == (3, 5, 2)
     assert out.finite.shape == (3, 5)

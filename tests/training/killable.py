@@ -8,15 +8,15 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from understudy import fit
+from understudy import train
 from understudy.feedbacks import JensenShannon
 from understudy.students import Implicit
 from understudy.targets import two_gaussians
 from understudy.teachers import mala
 
 
-def train(folder, **settings):
-    return fit(
+def run(folder, **settings):
+    return train(
         two_gaussians(),
         lambda key: Implicit(key, 1, hidden=(8,)),
         mala(0.5, steps=2, target_acceptance=0.8),
@@ -37,4 +37,4 @@ def digest(result):
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(digest(train(sys.argv[1], resume=True)))
+    Path(sys.argv[2]).write_text(digest(run(sys.argv[1], resume=True)))

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from tests.training.killable import digest, train
+from tests.training.killable import digest, run
 
 import understudy
-from understudy import CannotMoveError, IngredientError, LogDensity, Minibatches, fit
-from understudy.feedbacks import InclusiveKL
+from understudy import CannotMoveError, IngredientError, StoreError, LogDensity, Minibatches, train
+from understudy.feedbacks import ExclusiveKL, InclusiveKL
 from understudy.students import DiagonalGaussian
 from understudy.targets import two_gaussians
 from understudy.teachers import mala
@@ -30,7 +30,7 @@ SHORT = {"updates": 120, "chunk": 40, "particles": 8}
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    return digest(train(tmp_path_factory.mktemp("whole")))
+    return digest(run(tmp_path_factory.mktemp("whole")))
 
 
 def kill_once(folder: Path, delay: float) -> None:
@@ -78,9 +78,9 @@ def interrupt(after):
 
 def test_ctrl_c_saves_says_how_to_resume_and_loses_nothing(tmp_path, uninterrupted):
     with pytest.raises(KeyboardInterrupt, match="resume=True") as caught:
-        train(tmp_path, callbacks=[interrupt(400)])
+        run(tmp_path, callbacks=[interrupt(400)])
     assert caught.value.result.history["step"][-1] >= 400
-    assert digest(train(tmp_path, resume=True)) == uninterrupted
+    assert digest(run(tmp_path, resume=True)) == uninterrupted
     steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert steps == sorted(set(steps))
     assert steps[-1] == 1200
@@ -88,24 +88,24 @@ def test_ctrl_c_saves_says_how_to_resume_and_loses_nothing(tmp_path, uninterrupt
 
 def test_a_damaged_newest_checkpoint_is_skipped_with_a_word(tmp_path, uninterrupted):
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, callbacks=[interrupt(400)])
+        run(tmp_path, callbacks=[interrupt(400)])
     newest = sorted(tmp_path.glob("checkpoint-*"))[-1]
     raw = bytearray(newest.read_bytes())
     raw[len(raw) // 2] ^= 1
     newest.write_bytes(bytes(raw))
     with pytest.warns(UserWarning, match=newest.name):
-        result = train(tmp_path, resume=True)
+        result = run(tmp_path, resume=True)
     assert digest(result) == uninterrupted
 
 
 def test_a_folder_in_use_is_never_overwritten(tmp_path):
-    fit(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), folder=tmp_path, **SHORT)
+    train(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), folder=tmp_path, **SHORT)
     with pytest.raises(IngredientError, match="resume=True"):
-        fit(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), folder=tmp_path, **SHORT)
+        train(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), folder=tmp_path, **SHORT)
     with pytest.raises(IngredientError, match="other settings"):
-        fit(NORMAL, DiagonalGaussian(2), mala(0.2), InclusiveKL(), folder=tmp_path, resume=True, **SHORT)
+        train(NORMAL, DiagonalGaussian(2), mala(0.2), InclusiveKL(), folder=tmp_path, resume=True, **SHORT)
     with pytest.raises(IngredientError, match="another seed"):
-        fit(
+        train(
             NORMAL,
             DiagonalGaussian(2),
             mala(0.1),
@@ -116,7 +116,7 @@ def test_a_folder_in_use_is_never_overwritten(tmp_path):
             **SHORT,
         )
     longer = {**SHORT, "updates": 200}
-    more = fit(
+    more = train(
         NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), folder=tmp_path, resume=True, **longer
     )
     assert more.history["step"].tolist() == [1, 40, 80, 120, 160, 200]
@@ -124,14 +124,14 @@ def test_a_folder_in_use_is_never_overwritten(tmp_path):
 
 def test_chunks_do_not_change_what_is_learnt():
     results = [
-        fit(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), **{**SHORT, "chunk": chunk})
+        train(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), **{**SHORT, "chunk": chunk})
         for chunk in (40, 7)
     ]
     assert digest(results[0]) == digest(results[1])
 
 
 def test_repeats_start_apart_and_stay_apart():
-    result = fit(
+    result = train(
         NORMAL,
         lambda key: DiagonalGaussian(2, mean=jax.random.normal(key, (2,))),
         mala(0.5, target_acceptance=0.7),
@@ -154,7 +154,7 @@ def test_callbacks_see_every_chunk_and_can_stop_or_replace():
             raise StopTraining
         return eqx.tree_at(lambda s: s.student.mean, chunk.state, jnp.full(2, 7.0))
 
-    result = fit(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), callbacks=[stop_at_80], **SHORT)
+    result = train(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), callbacks=[stop_at_80], **SHORT)
     assert seen == [1, 40, 80]
     assert result.student.mean.min() > 5.0
 
@@ -170,18 +170,18 @@ def test_minibatches_are_conditions_or_one_condition():
 
 
 def test_the_progress_bar_tells_loss_acceptance_and_move(capsys):
-    fit(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), progress=True, **SHORT)
+    train(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), progress=True, **SHORT)
     shown = capsys.readouterr().err
     for word in ("loss=", "acceptance=", "move=", "120/120"):
         assert word in shown
-    fit(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), **SHORT)
+    train(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), **SHORT)
     assert capsys.readouterr().err == ""
 
 
 def test_a_start_without_density_is_named_with_its_remedy():
     target = LogDensity(lambda z: jnp.log(-(z @ z)), 2)
     with pytest.raises(CannotMoveError, match=r"LogDensity.*Start the student where"):
-        fit(target, DiagonalGaussian(2), mala(0.1), InclusiveKL(), **SHORT)
+        train(target, DiagonalGaussian(2), mala(0.1), InclusiveKL(), **SHORT)
 
 
 def test_chains_that_never_accept_are_reported():
@@ -189,7 +189,7 @@ def test_chains_that_never_accept_are_reported():
         pytest.warns(UserWarning, match="smaller step_size"),
         pytest.raises(CannotMoveError, match="No chain of Kernel moved"),
     ):
-        fit(two_gaussians(), DiagonalGaussian(1), mala(1e9), InclusiveKL(), updates=2000, particles=4)
+        train(two_gaussians(), DiagonalGaussian(1), mala(1e9), InclusiveKL(), updates=2000, particles=4)
 
 
 def test_training_changes_the_student_for_the_better():
@@ -205,3 +205,51 @@ def test_training_changes_the_student_for_the_better():
     z = result.sample(KEY, 20_000)
     np.testing.assert_allclose(z.mean(0), 0.0, atol=0.1)
     np.testing.assert_allclose(z.std(0), 1.0, atol=0.1)
+
+
+def rate(value: float) -> dict:
+    return {"optimiser": optax.adam(optax.cosine_decay_schedule(value, 100))}
+
+
+@pytest.mark.parametrize(
+    ("feedback", "settings"),
+    [
+        (ExclusiveKL(), {}),
+        (InclusiveKL(), {"pairing": "fresh"}),
+        (InclusiveKL(), rate(0.02)),
+        (InclusiveKL(), {"guard": False}),
+        (InclusiveKL(), {"critic_optimiser": optax.adam(0.5)}),
+    ],
+    ids=["feedback", "pairing", "rate", "guard", "critic"],
+)
+def test_another_choice_does_not_resume(tmp_path, feedback, settings):
+    student, teacher = DiagonalGaussian(2), mala(0.1)
+    train(NORMAL, student, teacher, InclusiveKL(), folder=tmp_path, **SHORT, **rate(0.01))
+    given = {**SHORT, **rate(0.01), **settings}
+    with pytest.raises(IngredientError, match="other settings"):
+        train(NORMAL, student, teacher, feedback, folder=tmp_path, resume=True, **given)
+
+
+def test_the_same_choices_made_again_resume(tmp_path):
+    for resume in (False, True):
+        student, teacher = DiagonalGaussian(2), mala(0.1)
+        given = {**SHORT, **rate(0.01)}
+        train(NORMAL, student, teacher, InclusiveKL(), folder=tmp_path, resume=resume, **given)
+
+
+def test_two_trainings_do_not_share_a_folder(tmp_path):
+    def second(chunk):
+        with pytest.raises(StoreError, match="in use by another process"):
+            train(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), folder=tmp_path, **SHORT)
+
+    student = DiagonalGaussian(2)
+    train(NORMAL, student, mala(0.1), InclusiveKL(), folder=tmp_path, callbacks=[second], **SHORT)
+
+
+def test_a_training_without_its_guard_ends_where_it_is_not_finite():
+    target = LogDensity(lambda z: -(z @ z) / 2, 2)
+    with pytest.raises(CannotMoveError, match="not finite"):
+        train(
+            target, DiagonalGaussian(2), mala(0.1), InclusiveKL(), guard=False,
+            optimiser=optax.sgd(jnp.inf), **SHORT,
+        )  # fmt: skip

@@ -4,8 +4,9 @@ The target is 1/2 N(-3, 1) + 1/2 N(3, 1). The student is a gate over four small 
 has no density. The teacher is a tempered transition, which changes mode, and then a few MALA steps.
 """
 
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -15,12 +16,10 @@ import equinox as eqx
 import jax
 import numpy as np
 import optax
-from arviz_stats.base import array_stats
-from experiments.rows import provenance, write_rows
 from jaxtyping import Array, Float
 
 from understudy import files
-from understudy.cli.settings import check, option
+from understudy.cli.settings import check_settings, option, run_with_settings
 from understudy.core import Key, Proposal, Student, Teacher
 from understudy.evaluation import kernel_stein_discrepancy, mode_report, wasserstein_1
 from understudy.feedbacks import EnergyDistance
@@ -45,7 +44,12 @@ class Settings:
     )
 
     def __post_init__(self):
-        check(self)
+        check_settings(self)
+
+
+def command(words: Sequence[str]) -> None:
+    """Train a student on a two-mode mixture in half a minute, and look at what it learnt."""
+    run_with_settings("understudy demo", sys.modules[__name__], words, Path("runs", "demo"))
 
 
 def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str, Any]:
@@ -166,6 +170,8 @@ def effective_per_second(key: Key, teacher: Teacher, limit: float) -> float:
         teacher: one call of it is one transition.
         limit: the chains run for about this many seconds, and for at most 10,000 transitions.
     """
+    from arviz_stats.base import array_stats
+
     proposal = Proposal(TARGET.sample, None)
 
     def transition(z, key):
@@ -188,9 +194,9 @@ def effective_per_second(key: Key, teacher: Teacher, limit: float) -> float:
 def _write(settings: Settings, out: Path, student: Student, z: Array, figures: dict[str, Any]) -> Path:
     files.save(out / "student.safetensors", student)
     write_picture(student_against_density(z, TARGET), out / "density.png")
-    made = provenance(settings, settings.seed, figures["seconds"])
-    write_rows(out / "rows.jsonl", [{"kind": "demo", "name": "two gaussians", **figures, **made}])
-    described = asdict(settings) | {name: made[name] for name in ("commit", "versions", "machine")}
+    made = files.provenance(settings, settings.seed, figures["seconds"])
+    files.write_rows(out / "rows.jsonl", [{"kind": "demo", "name": "two gaussians", **figures, **made}])
+    described = asdict(settings) | {name: made[name] for name in ("versions", "machine")}
     lead = (
         "A student without a density learnt 1/2 N(-3, 1) + 1/2 N(3, 1) from a tempered transition and "
         "five MALA steps, by the energy distance between its draws and their improvement."

@@ -7,7 +7,6 @@ that the variable ``UNDERSTUDY_DATA`` names, then in the user's cache folder, th
 import hashlib
 import io
 import re
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -53,13 +52,12 @@ def _australian() -> bytes:
     zipped = files.fetch(
         "https://archive.ics.uci.edu/static/public/143/statlog+australian+credit+approval.zip"
     )
-    with zipfile.ZipFile(io.BytesIO(zipped)) as folder:
-        rows = folder.read("australian.dat").decode().split("\n")
+    rows = files.unzip(zipped, "australian.dat").decode().split("\n")
     names = [*(f"A{i}" for i in range(1, 15)), "y"]
     return _csv(names, [row.split() for row in rows if row.strip()])
 
 
-_PRINCETON = "http://genomics-pubs.princeton.edu/oncology/affydata"
+_PRINCETON = "https://genomics-pubs.princeton.edu/oncology/affydata"
 
 
 def _colon() -> bytes:
@@ -147,10 +145,10 @@ def load(name: str) -> Table | Images:
     Args:
         name: one of :data:`NAMES`, the tables, or "mnist".
     """
+    if not isinstance(name, str) or name not in (*_SETS, "mnist"):
+        raise IngredientError(f"A data set is one of {', '.join(NAMES)}, mnist; {shown(name)} came.")
     if name == "mnist":
         return mnist()
-    if name not in _SETS:
-        raise IngredientError(f"A data set is one of {', '.join(NAMES)}, mnist; {shown(name)} came.")
     known = _SETS[name]
     if known.download is None:
         raw = resources.files("understudy.data").joinpath("tables", f"{name}.csv").read_bytes()

@@ -1,9 +1,12 @@
 """Where data files are found, and how they are fetched and checked when they are not there."""
 
+import gzip
+import io
 import os
 import sys
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +14,8 @@ from understudy import files
 from understudy.core import IngredientError
 
 VARIABLE = "UNDERSTUDY_DATA"
+LARGEST = 2**26
+"""Bytes of the largest file that is downloaded, read or unpacked here; MNIST's are smaller."""
 _SECONDS = 30
 
 
@@ -52,12 +57,12 @@ def obtain(
     """
     place = find(file)
     if place is not None:
-        raw = place.read_bytes()
+        raw = _read(place)
         _check(raw, str(place), digest, expected)
         return raw
     try:
         raw = download()
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, LookupError, zipfile.BadZipFile) as error:
         raise IngredientError(
             f"{file} is not on this machine and could not be downloaded ({error}); fetch it from "
             f"{address} and set {VARIABLE} to the folder that holds {file}."
@@ -75,16 +80,50 @@ def fetch(*addresses: str) -> bytes:
     for address in addresses:
         try:
             with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
-                return answer.read()
+                if not getattr(answer, "url", address).startswith("https://"):
+                    raise OSError(f"{address} leads to an address without encryption")
+                return bounded(answer.read(LARGEST + 1), address)
         except OSError as failed:
             error = failed
     raise error
 
 
+def unzip(raw: bytes, name: str) -> bytes:
+    """One file of a zipped folder."""
+    with zipfile.ZipFile(io.BytesIO(raw)) as folder, folder.open(name) as file:
+        return bounded(file.read(LARGEST + 1), name)
+
+
+def inflate(raw: bytes) -> bytes:
+    """What gzip packed; OSError where it is damaged or larger than any file expected here."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+            return bounded(file.read(LARGEST + 1), "the unpacked file")
+    except (zlib.error, EOFError) as error:
+        raise OSError(str(error)) from error
+
+
+def bounded(raw: bytes, name: str) -> bytes:
+    """The bytes, or OSError where there are more than are expected of any file."""
+    if len(raw) > LARGEST:
+        raise OSError(f"{name} holds more than {LARGEST:,} bytes")
+    return raw
+
+
+def _read(place: Path) -> bytes:
+    try:
+        with place.open("rb") as file:
+            return bounded(file.read(LARGEST + 1), str(place))
+    except OSError as error:
+        raise IngredientError(
+            f"{place} cannot be read ({error}); remove it and fetch it again."
+        ) from error
+
+
 def _check(raw: bytes, place: str, digest: Callable[[bytes], str], expected: str) -> None:
     try:
         found = digest(raw)
-    except (ValueError, IndexError, OSError, EOFError) as error:
+    except Exception as error:  # whatever a reader makes of bytes that are not its own
         raise IngredientError(
             f"{place} cannot be read ({error}); remove it and fetch it again."
         ) from error

@@ -1,20 +1,27 @@
 """Sets of images: MNIST in its idx format, and those of one's own."""
 
-import gzip
 import hashlib
+import math
+import warnings
 import zipfile
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Shaped, UInt8
-from PIL import Image
 
 from understudy.core import IngredientError
 from understudy.data import files
+from understudy.data.tabular import existing, first_line
 
 VALIDATION = 5_000
+LARGEST_PICTURE = 2**26
+"""Pixels of the largest picture that is read."""
+LARGEST = 2**30
+"""Bytes that a packed array, or all pictures of a folder, may take once unpacked."""
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".tif", ".tiff")
 
 _ADDRESSES = (
@@ -76,7 +83,7 @@ def mnist() -> Images:
 
 def read_idx(raw: bytes) -> UInt8[np.ndarray, "..."]:
     """The array of bytes in a file of the idx format, compressed with gzip."""
-    plain = _inflate(raw)
+    plain = files.inflate(raw)
     if plain[:3] != b"\0\0\x08":
         raise ValueError("not an idx file of bytes")
     rank = plain[3]
@@ -86,7 +93,7 @@ def read_idx(raw: bytes) -> UInt8[np.ndarray, "..."]:
 
 def digest(raw: bytes) -> str:
     """SHA-256 of the uncompressed file, whatever the compression."""
-    return hashlib.sha256(_inflate(raw)).hexdigest()
+    return hashlib.sha256(files.inflate(raw)).hexdigest()
 
 
 def _obtain(name: str, expected: str) -> np.ndarray:
@@ -96,26 +103,20 @@ def _obtain(name: str, expected: str) -> np.ndarray:
     return read_idx(raw)
 
 
-def _inflate(raw: bytes) -> bytes:
-    try:
-        return gzip.decompress(raw)
-    except zlib.error as error:
-        raise OSError(str(error)) from error
-
-
 def read_images(path: str | Path, name: str | None = None) -> Shaped[np.ndarray, "n ..."]:
     """Images of one's own: a .npy or .npz file, or a folder of pictures in the order of their names.
 
-    Arrays are taken as they are, rows of a table as well. Pictures become grey: 0 is black, 255 white.
+    Arrays are taken as they are, rows of a table as well. Pictures become grey: 0 is black, 255 white;
+    they need the extra ``images``. Sizes are checked before anything is unpacked.
 
     Args:
         path: the file or the folder.
         name: of the array, where an .npz file holds several.
     """
-    path = Path(path)
+    path = existing("images", path)
     if path.is_dir():
         return _pictures(path)
-    if path.suffix not in (".npy", ".npz") or not path.is_file():
+    if path.suffix not in (".npy", ".npz"):
         raise IngredientError(
             f"Images are a .npy file, an .npz file or a folder of pictures; {path} is none of them."
         )
@@ -133,40 +134,105 @@ def read_images(path: str | Path, name: str | None = None) -> Shaped[np.ndarray,
 def _array(path: Path, name: str | None) -> np.ndarray:
     try:
         with path.open("rb") as file:
-            found = np.load(file, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                return found
-            if name is None and len(found.files) == 1:
-                name = found.files[0]
-            if name in found.files:
-                return found[name]
-            held = ", ".join(found.files) or "nothing"
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise IngredientError(f"{path} cannot be read as arrays of numbers: {error}") from error
-    raise IngredientError(f"{path} holds {held}; name one array of it, read_images(path, name).")
+            size = path.stat().st_size
+            if file.read(6) == np.lib.format.MAGIC_PREFIX:
+                return _numbers(file, size)
+            with zipfile.ZipFile(file) as folder:
+                return _member(folder, name, max(LARGEST, size))
+    except IngredientError as error:
+        raise IngredientError(f"{path} {error}") from error
+    except Exception as error:  # whatever NumPy and zip make of bytes that are not theirs
+        raise IngredientError(
+            f"{path} cannot be read as arrays of numbers ({first_line(error)}); save it again "
+            "with numpy.save."
+        ) from error
+
+
+def _member(folder: zipfile.ZipFile, name: str | None, largest: int) -> np.ndarray:
+    names = [entry.removesuffix(".npy") for entry in folder.namelist()]
+    if name is None and len(names) == 1:
+        name = names[0]
+    if name not in names:
+        held = ", ".join(names) or "nothing"
+        raise IngredientError(f"holds {held}; name one array of it, read_images(path, name).")
+    entry = folder.infolist()[names.index(name)]
+    if entry.file_size > largest:
+        raise IngredientError(
+            f"takes {entry.file_size / 1e9:,.1f} GB once unpacked, more than is unpacked unasked; save "
+            "the array with numpy.save."
+        )
+    with folder.open(entry) as file:
+        return _numbers(file, entry.file_size)
+
+
+def _numbers(file: Any, size: int) -> np.ndarray:
+    """The array of a .npy file of ``size`` bytes, allocated only if the file is as long as it says."""
+    file.seek(0)
+    version = np.lib.format.read_magic(file)
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in readers:
+        raise ValueError(f"version {version} of the format is not one of numbers")
+    shape, _, dtype = readers[version](file)
+    promised = dtype.itemsize * math.prod(shape)
+    if min(shape, default=0) < 0 or file.tell() + promised > size:
+        raise ValueError(f"it should hold {promised:,} bytes and is {size:,} bytes long")
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _pictures(folder: Path) -> UInt8[np.ndarray, "n h w"]:
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in PICTURES)
     if not paths:
         raise IngredientError(f"{folder} holds no picture; those end in {', '.join(PICTURES)}.")
-    made = [_picture(path) for path in paths]
-    for path, picture in zip(paths, made, strict=True):
-        if picture.shape != made[0].shape:
+    shapes = [_shape(path) for path in paths]
+    for path, shape in zip(paths, shapes, strict=True):
+        if shape != shapes[0]:
             raise IngredientError(
-                f"Pictures of a folder have one size; {paths[0].name} has {made[0].shape}, "
-                f"{path.name} {picture.shape} (rows, columns)."
+                f"Pictures of a folder have one size; {paths[0].name} has {shapes[0]}, "
+                f"{path.name} {shape} (rows, columns)."
             )
-    return np.stack(made)
+    size = len(paths) * math.prod(shapes[0])
+    if size > LARGEST:
+        raise IngredientError(
+            f"The pictures of {folder} take {size / 1e9:,.1f} GB; make them smaller, or save them "
+            "as one .npy file."
+        )
+    return np.stack([_picture(path) for path in paths])
+
+
+def _shape(path: Path) -> tuple[int, int]:
+    """Rows and columns of a picture, from its first bytes alone."""
+    with _opened(path) as picture:
+        width, height = picture.size
+        if width * height > LARGEST_PICTURE:
+            raise ValueError(f"it has {width:,} x {height:,} pixels, too many; make it smaller")
+        if picture.mode[0] in "IF":
+            raise ValueError("its pixels have more than 8 bits; save it with 8, or all as one .npy file")
+        return height, width
 
 
 def _picture(path: Path) -> UInt8[np.ndarray, "h w"]:
+    with _opened(path) as picture:
+        return np.asarray(picture.convert("L"))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
-        with Image.open(path) as picture:
-            if picture.mode[0] in "IF":
-                raise ValueError(
-                    "its pixels have more than 8 bits; save it with 8, or all as one .npy file"
-                )
-            return np.asarray(picture.convert("L"))
-    except (OSError, ValueError) as error:
-        raise IngredientError(f"{path} cannot be read as a picture: {error}") from error
+        from PIL import Image
+    except ImportError as error:
+        raise IngredientError(
+            "Pictures need the package pillow; install understudy[images], or give a .npy file."
+        ) from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(path) as picture:
+                yield picture
+    except Exception as error:  # whatever a decoder makes of bytes that are not a picture
+        raise IngredientError(
+            f"{path} cannot be read as a picture ({first_line(error)}); save it again, or leave it out."
+        ) from error

@@ -4,13 +4,16 @@ import csv
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from understudy.checks import whole
+from understudy import checks
+from understudy.checks import fraction, shown, whole
 from understudy.core import IngredientError
+
+_MOST_INDICES = 10**9
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,15 @@ class Splits(NamedTuple):
 
 def splits(rows: int, count: int = 20, share: float = 0.1, seed: int = 0) -> Splits:
     """Random splits, fixed by the seed: ``share`` of the rows for testing, the rest for training."""
-    held = round(whole("rows", rows, least=2) * share)
+    whole("rows", rows, least=2, most=_MOST_INDICES)
+    whole("count", count, most=_MOST_INDICES // rows)
+    held = round(rows * float(fraction("share", share)))
     if not 0 < held < rows:
         raise IngredientError(
             f"share leaves rows on both sides; {share} of {rows} rows holds out {held}."
         )
-    random = np.random.default_rng(seed)
-    order = np.stack([random.permutation(rows) for _ in range(whole("count", count))])
+    random = np.random.default_rng(checks.seed("seed", seed))
+    order = np.stack([random.permutation(rows) for _ in range(count)])
     return Splits(order[:, held:], order[:, :held])
 
 
@@ -87,27 +92,64 @@ def standardise(
     train: Float[np.ndarray, "n d"], *others: Float[np.ndarray, "m d"]
 ) -> tuple[Float[np.ndarray, "..."], ...]:
     """Subtract the training mean and divide by the training deviation; constant columns become zero."""
+    train, others = _numbers(train), tuple(_numbers(rows) for rows in others)
+    if any(rows.shape[1] != train.shape[1] for rows in others):
+        raise IngredientError(
+            f"Every set of rows has the {train.shape[1]} columns of the first; others have "
+            f"{', '.join(str(rows.shape[1]) for rows in others)}."
+        )
     mean, deviation = train.mean(0), train.std(0)
     varies = deviation > 1e-12 * np.maximum(np.abs(mean), 1)
     scale = np.where(varies, deviation, 1.0)
     return tuple(np.where(varies, (rows - mean) / scale, 0.0) for rows in (train, *others))
 
 
+def _numbers(rows: Any) -> Float[np.ndarray, "n d"]:
+    try:
+        array = np.asarray(rows, float)
+    except (TypeError, ValueError) as error:
+        raise IngredientError(f"Rows to scale are numbers; {shown(rows)} came.") from error
+    if array.ndim != 2 or not len(array) or not np.isfinite(array).all():
+        raise IngredientError(
+            "Rows to scale are a table of finite numbers, of shape (rows, columns); shape "
+            f"{array.shape} came, or a value that is not finite."
+        )
+    return array
+
+
 def read_csv(path: str | Path, label: str = "y") -> Table:
     """A table from a file with a header; ``label`` names its column of zeros and ones."""
-    path = Path(path)
+    path = existing("a table", path)
     try:
         with path.open(newline="") as file:
             return parse(path.stem, file, label)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise IngredientError(f"{path} cannot be read as a table: {error}") from error
+        raise IngredientError(
+            f"{path} cannot be read as a table ({error}); write it as CSV with a header."
+        ) from error
+
+
+def existing(what: str, path: Any) -> Path:
+    """The path of a file or folder that is there."""
+    if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
+        raise IngredientError(f"The path of {what} is a name such as 'mine/data'; {shown(path)} came.")
+    if not Path(path).exists():
+        raise IngredientError(f"{path} does not exist; give the path of {what}.")
+    return Path(path)
+
+
+def first_line(error: Exception) -> str:
+    """The reason of an error in one line, for sentences."""
+    return shown(str(error).strip().partition("\n")[0] or type(error).__name__).strip("'\"")
 
 
 def parse(name: str, lines: Iterable[str], label: str = "y") -> Table:
     """A table from the lines of a CSV with a header."""
     header, *rows = [row for row in csv.reader(lines) if row] or [[]]
     if not rows:
-        raise IngredientError(f"{name} should have a line of names and lines of numbers below it.")
+        raise IngredientError(
+            f"{name} should have a line of names and lines of numbers below it; none came."
+        )
     if label not in header:
         raise IngredientError(
             f"{name} has no column {label!r} for the label; it has {', '.join(header)[:80]}."

@@ -9,11 +9,9 @@ from understudy.evaluation.distances import (
     maximum_mean_discrepancy,
     mode_report,
     sliced_wasserstein,
-    squared_maximum_mean_discrepancy,
     wasserstein_1,
 )
 from understudy.evaluation.evidence import (
-    Base,
     Bounds,
     Evidence,
     annealed_evidence,
@@ -24,14 +22,11 @@ from understudy.evaluation.evidence import (
 from understudy.evaluation.stein import (
     SteinTest,
     kernel_stein_discrepancy,
-    squared_kernel_stein_discrepancy,
-    stein_kernel,
     stein_test,
 )
 from understudy.evaluation.trust.check import Finding, Trust, calibration, check, default_teacher
 
 __all__ = [
-    "Base",
     "Bounds",
     "Evidence",
     "Finding",
@@ -53,9 +48,6 @@ __all__ = [
     "maximum_mean_discrepancy",
     "mode_report",
     "sliced_wasserstein",
-    "squared_kernel_stein_discrepancy",
-    "squared_maximum_mean_discrepancy",
-    "stein_kernel",
     "stein_test",
     "wasserstein_1",
 ]

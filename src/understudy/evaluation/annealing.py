@@ -130,14 +130,5 @@ def at(density: BoundLogDensity, u: Float[Array, "n d"]) -> Point:
     return Point(u, *jax.vmap(jax.value_and_grad(density))(u))
 
 
-def moments(draws: Float[Array, "m d"], widening: float) -> tuple[Array, Array]:
-    """Mean and triangular factor of the covariance of draws, the deviations widened."""
-    mean = draws.mean(0)
-    covariance = (draws - mean).T @ (draws - mean) / len(draws)
-    # Chains are few and correlated, so a tenth of the correlations is given up.
-    covariance = 0.9 * covariance + 0.1 * jnp.diag(jnp.diag(covariance))
-    return mean, widening * jnp.linalg.cholesky(covariance + 1e-8 * jnp.eye(len(mean)))
-
-
 def _like(flags: Array, values: Array) -> Array:
     return flags.reshape(flags.shape + (1,) * (values.ndim - 1))

@@ -12,7 +12,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Scalar
 
 from understudy.checks import one_of
 from understudy.core import IngredientError, Key
-from understudy.evaluation.pairs import KERNELS, map_rows, resolve_bandwidth
+from understudy.evaluation.pairs import chosen_kernel
+from understudy.numerics import map_rows, squared_distances, whitening
 
 
 @jax.jit
@@ -49,43 +50,33 @@ def sliced_wasserstein(
     return jax.lax.map(lambda u: wasserstein_1(a @ u, b @ u), units).mean()
 
 
-@partial(jax.jit, static_argnames=("kernel", "statistic"))
+@partial(jax.jit, static_argnames=("kernel", "statistic", "squared"))
 def maximum_mean_discrepancy(
     a: Float[Array, "n d"],
     b: Float[Array, "m d"],
     kernel: str = "gaussian",
     bandwidth: ArrayLike | None = None,
     statistic: str = "v",
+    squared: bool = False,
 ) -> Scalar:
     """How far two sets of draws are apart as the largest difference of means of smooth functions.
 
-    The root of :func:`squared_maximum_mean_discrepancy`, zero where that is negative.
-    """
-    return jnp.sqrt(jnp.maximum(squared_maximum_mean_discrepancy(a, b, kernel, bandwidth, statistic), 0))
-
-
-@partial(jax.jit, static_argnames=("kernel", "statistic"))
-def squared_maximum_mean_discrepancy(
-    a: Float[Array, "n d"],
-    b: Float[Array, "m d"],
-    kernel: str = "gaussian",
-    bandwidth: ArrayLike | None = None,
-    statistic: str = "u",
-) -> Scalar:
-    """MMD^2 = E k(a, a') + E k(b, b') - 2 E k(a, b).
+    MMD^2 = E k(a, a') + E k(b, b') - 2 E k(a, b).
 
     Args:
         a: draws of one distribution.
         b: draws of another.
         kernel: "gaussian", exp(-r^2 / 2h^2), or "imq", (1 + r^2/h^2)^(-1/2).
         bandwidth: h; None means the median distance of the pooled draws, or 1 for "imq".
-        statistic: "u" leaves a draw's pair with itself out and is without bias (it may be negative);
-            "v" takes all pairs.
+        statistic: "v" takes all pairs; "u" leaves a draw's pair with itself out, which is without bias
+            before the root and may be negative there.
+        squared: MMD^2, rather than its root, which is zero where that is negative.
 
     Reference: Gretton et al., "A Kernel Two-Sample Test", 2012.
     """
-    square = resolve_bandwidth(kernel, bandwidth, jnp.concatenate([a, b])) ** 2
-    return _contrast(a, b, lambda r: KERNELS[kernel](r / square), statistic)
+    radial = chosen_kernel(kernel, bandwidth, jnp.concatenate([a, b]))
+    value = _contrast(a, b, radial, statistic)
+    return value if squared else jnp.sqrt(jnp.maximum(value, 0))
 
 
 @partial(jax.jit, static_argnames=("statistic",))
@@ -170,7 +161,7 @@ def mode_report(
         smallest_share: a mode is covered if at least this share of the draws belongs to it; None
             means a twentieth of an even share, 0.05 / m.
     """
-    squares = jnp.sum((z[:, None] - centres) ** 2, -1)
+    squares = squared_distances(z, centres)
     inside = squares.min(1) <= (jnp.inf if radius is None else jnp.asarray(radius) ** 2)
     belongs = jax.nn.one_hot(squares.argmin(1), len(centres)) * inside[:, None]
     counts = belongs.sum(0)
@@ -225,12 +216,10 @@ def classifier_two_sample(
 
 
 def _shuffle_and_standardise(key: Key, a: Array, b: Array) -> tuple[Array, Array]:
-    pooled = jnp.concatenate([a, b])
-    spread = jnp.maximum(pooled.std(0), jnp.finfo(pooled.dtype).tiny)
-    keys = jax.random.split(key)
+    standard = whitening(jnp.concatenate([a, b]), full=False)
     first, second = (
-        jax.random.permutation(k, (rows - pooled.mean(0)) / spread)
-        for k, rows in zip(keys, (a, b), strict=True)
+        jax.random.permutation(k, standard.whiten(rows))
+        for k, rows in zip(jax.random.split(key), (a, b), strict=True)
     )
     return first, second
 

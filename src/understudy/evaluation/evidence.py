@@ -11,7 +11,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Scalar
 
@@ -27,7 +26,8 @@ from understudy.core import (
     numbered,
     prepared,
 )
-from understudy.evaluation.annealing import FIRST_STEP, Walk, at, moments, settle
+from understudy.evaluation.annealing import FIRST_STEP, Walk, at, settle
+from understudy.numerics import AffineMap, effective_draws, whitening
 
 
 class Evidence(NamedTuple):
@@ -40,13 +40,6 @@ class Evidence(NamedTuple):
 
     log_evidence: Float[Array, " b"]
     effective: Float[Array, " b"]
-
-
-class Base(NamedTuple):
-    """A Gaussian per condition from which annealing starts: its mean and lower triangular factor."""
-
-    mean: Float[Array, "*b d"]
-    factor: Float[Array, "*b d d"]
 
 
 class Bounds(NamedTuple):
@@ -117,7 +110,7 @@ def annealed_evidence(
     key: Key,
     target: Target,
     x: Condition,
-    base: Base | None = None,
+    base: AffineMap | None = None,
     *,
     chains: int = 16,
     rungs: int = 200,
@@ -151,7 +144,7 @@ def annealed_evidence(
 
     def one(target, key, given):
         x, base = given
-        weights = walk.forward(key, _whitened(target, x, base), target.dim)[0]
+        weights = walk.forward(key, _standard(target, x, base), target.dim)[0]
         return Evidence(logsumexp(weights) - jnp.log(walk.chains), effective_draws(weights))
 
     return _over_conditions(one, (target,), key, (x, base), batch)
@@ -198,11 +191,10 @@ def bidirectional(
 
     def one(target, key, given):
         x, z, base = given
-        density = _whitened(target, x, base)
+        density = _standard(target, x, base)
         there, back = jax.random.split(key)
         weights, steps = walk.forward(there, density, target.dim)
-        start = solve_triangular(base.factor, z - base.mean, lower=True)
-        returned = walk.backward(back, density, start, steps)
+        returned = walk.backward(back, density, base.whiten(z), steps)
         lower = logsumexp(weights) - jnp.log(walk.chains)
         upper = jnp.log(walk.chains) - logsumexp(-returned)
         return Bounds(lower, upper, effective_draws(weights))
@@ -221,7 +213,7 @@ def gaussian_base(
     leapfrogs: int = 3,
     widening: float = 1.1,
     batch: int = 16,
-) -> Base:
+) -> AffineMap:
     """A full Gaussian per condition, fitted to Hamiltonian chains that start at a student's draws.
 
     Args:
@@ -244,25 +236,25 @@ def gaussian_base(
             if proposal is None
             else proposal.sample(draw, x, chains)
         )
-        scale = Base(start.mean(0), jnp.diag(start.std(0) + 1e-3))
-        density = _whitened(target, x, scale)
-        u = solve_triangular(scale.factor, (start - scale.mean).T, lower=True).T
-        point, step, _ = settle(first, density, at(density, u), FIRST_STEP, half, leapfrogs)
+        rough = AffineMap(start.mean(0), start.std(0) + 1e-3)
+        density = _standard(target, x, rough)
+        point = at(density, rough.whiten(start))
+        point, step, _ = settle(first, density, point, FIRST_STEP, half, leapfrogs)
         *_, draws = settle(second, density, point, step, transitions - half, leapfrogs)
-        mean, factor = moments(draws.reshape(-1, target.dim), widening)
-        return Base(scale.mean + scale.factor @ mean, scale.factor @ factor)
+        # Chains are few and correlated, so a tenth of the correlations is given up.
+        found = whitening(rough.colour(draws.reshape(-1, target.dim)), shrinkage=0.1)
+        return found._replace(factor=widening * found.factor)
 
     return _over_conditions(one, (target, proposal), key, x, batch)
 
 
-def _whitened(target: Target, x: Condition, base: Base) -> BoundLogDensity:
-    volume = jnp.log(jnp.diag(base.factor)).sum()
-    return lambda u: target.log_density(base.mean + base.factor @ u, x) + volume
+def _standard(target: Target, x: Condition, base: AffineMap) -> BoundLogDensity:
+    return base.whitened(lambda z: target.log_density(z, x))
 
 
-def _prior(dim: int, x: Condition) -> Base:
+def _prior(dim: int, x: Condition) -> AffineMap:
     rows = _rows(x)
-    return Base(jnp.zeros((rows, dim)), jnp.broadcast_to(jnp.eye(dim), (rows, dim, dim)))
+    return AffineMap(jnp.zeros((rows, dim)), jnp.broadcast_to(jnp.eye(dim), (rows, dim, dim)))
 
 
 def _rows(x: Condition) -> int:
@@ -274,11 +266,6 @@ def _rows(x: Condition) -> int:
 
 def _added(total: Scalar, weights: Float[Array, " n"]) -> Scalar:
     return jnp.logaddexp(total, logsumexp(weights))
-
-
-def effective_draws(log_weights: Float[Array, " n"]) -> Scalar:
-    """How many draws of equal weight would do as well, (sum w)^2 / sum w^2."""
-    return jnp.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights))
 
 
 def _checked(chains: int, rungs: int, leapfrogs: int, acceptance: float) -> tuple[int, int, int, float]:

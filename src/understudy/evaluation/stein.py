@@ -9,7 +9,8 @@ from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from understudy.checks import one_of
 from understudy.core import Key
-from understudy.evaluation.pairs import KERNELS, map_rows, resolve_bandwidth
+from understudy.evaluation.pairs import chosen_kernel
+from understudy.numerics import Elementwise, map_rows, stein_kernel
 
 
 class SteinTest(NamedTuple):
@@ -19,39 +20,14 @@ class SteinTest(NamedTuple):
     p_value: Scalar
 
 
-@partial(jax.jit, static_argnames=("kernel",))
-def stein_kernel(
-    z: Float[Array, " d"],
-    other: Float[Array, " d"],
-    score: Float[Array, " d"],
-    other_score: Float[Array, " d"],
-    kernel: str = "imq",
-    bandwidth: ArrayLike = 1.0,
-) -> Scalar:
-    r"""The kernel whose mean over draws z, z' is zero if either follows the target.
-
-    With s the score and k a radial kernel of r^2 = |z - z'|^2,
-
-    k_p(z, z') = s . s' k + s . grad_z' k + s' . grad_z k + tr grad_z grad_z' k.
-
-    Reference: Gorham and Mackey, "Measuring Sample Quality with Kernels", 2017.
-    """
-    difference = z - other
-    square = jnp.sum(difference**2)
-    radial = partial(_scaled, kernel, jnp.asarray(bandwidth) ** 2)
-    value, slope = jax.value_and_grad(radial)(square)
-    curvature = jax.grad(jax.grad(radial))(square)
-    trace = -4 * curvature * square - 2 * z.size * slope
-    return score @ other_score * value + 2 * slope * ((other_score - score) @ difference) + trace
-
-
-@partial(jax.jit, static_argnames=("kernel", "statistic"))
+@partial(jax.jit, static_argnames=("kernel", "statistic", "squared"))
 def kernel_stein_discrepancy(
     z: Float[Array, "n d"],
     score: Float[Array, "n d"],
     kernel: str = "imq",
     bandwidth: ArrayLike | None = None,
     statistic: str = "v",
+    squared: bool = False,
 ) -> Scalar:
     """How far draws are from a target, by its score alone: the root of the mean Stein kernel.
 
@@ -65,32 +41,20 @@ def kernel_stein_discrepancy(
         score: the gradient of the target's log density at each draw.
         kernel: "imq", (1 + r^2/h^2)^(-1/2), or "gaussian", exp(-r^2 / 2h^2).
         bandwidth: h; None means 1 for "imq" and the median distance for "gaussian".
-        statistic: "v" takes all pairs; "u" leaves out i = j, is without bias before the root, and
-            gives zero where the mean is negative.
+        statistic: "v" takes all pairs; "u" leaves out i = j, which is without bias before the root and
+            may be negative there.
+        squared: the mean itself, rather than its root, which is zero where that is negative.
 
     Reference: Liu, Lee and Jordan, "A Kernelized Stein Discrepancy", 2016.
     """
-    squared = squared_kernel_stein_discrepancy(z, score, kernel, bandwidth, statistic)
-    return jnp.sqrt(jnp.maximum(squared, 0))
-
-
-@partial(jax.jit, static_argnames=("kernel", "statistic"))
-def squared_kernel_stein_discrepancy(
-    z: Float[Array, "n d"],
-    score: Float[Array, "n d"],
-    kernel: str = "imq",
-    bandwidth: ArrayLike | None = None,
-    statistic: str = "u",
-) -> Scalar:
-    """The mean of the Stein kernel over pairs; with "u" its expectation is zero under the target."""
-    n = z.shape[0]
-    weights = jnp.ones((n, 1))
-    width = resolve_bandwidth(kernel, bandwidth, z)
-    total = _quadratic_forms(weights, z, score, kernel, width)[0]
+    n, radial = z.shape[0], chosen_kernel(kernel, bandwidth, z)
+    total = _quadratic_forms(jnp.ones((n, 1)), z, score, radial)[0]
     if one_of("statistic", ("u", "v"), statistic) == "v":
-        return total / n**2
-    alone = jax.vmap(lambda a, s: stein_kernel(a, a, s, s, kernel, width))(z, score)
-    return (total - alone.sum()) / (n * (n - 1))
+        mean = total / n**2
+    else:
+        alone = jax.vmap(lambda a, s: stein_kernel(radial, a, a, s, s))(z, score)
+        mean = (total - alone.sum()) / (n * (n - 1))
+    return mean if squared else jnp.sqrt(jnp.maximum(mean, 0))
 
 
 @partial(jax.jit, static_argnames=("kernel", "repeats"))
@@ -108,24 +72,19 @@ def stein_test(
     """
     signs = jax.random.rademacher(key, (z.shape[0], repeats), z.dtype)
     weights = jnp.concatenate([jnp.ones((z.shape[0], 1)), signs], axis=1) / z.shape[0]
-    forms = _quadratic_forms(weights, z, score, kernel, resolve_bandwidth(kernel, bandwidth, z))
+    forms = _quadratic_forms(weights, z, score, chosen_kernel(kernel, bandwidth, z))
     return SteinTest(forms[0], (forms >= forms[0]).mean())
-
-
-def _scaled(kernel: str, squared_bandwidth: Scalar, square: Scalar) -> Scalar:
-    return KERNELS[kernel](square / squared_bandwidth)
 
 
 def _quadratic_forms(
     weights: Float[Array, "n m"],
     z: Float[Array, "n d"],
     score: Float[Array, "n d"],
-    kernel: str,
-    bandwidth: Array,
+    radial: Elementwise,
 ) -> Float[Array, " m"]:
     def row(inputs: tuple[Array, Array, Array]) -> Array:
         point, its_score, weight = inputs
-        pairs = jax.vmap(lambda a, s: stein_kernel(point, a, its_score, s, kernel, bandwidth))
+        pairs = jax.vmap(lambda a, s: stein_kernel(radial, point, a, its_score, s))
         return weight * (pairs(z, score) @ weights)
 
     return map_rows(row, (z, score, weights), z.size).sum(0)

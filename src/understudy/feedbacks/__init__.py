@@ -2,11 +2,12 @@
 
 from understudy.feedbacks.adversarial import (
     Adversarial,
-    CriticBuilder,
     FDivergence,
     JensenShannon,
     Wasserstein,
 )
+from understudy.feedbacks.common import CriticFree
+from understudy.feedbacks.critics import CriticBuilder
 from understudy.feedbacks.likelihood import ExclusiveKL, InclusiveKL, SemiImplicitKL
 from understudy.feedbacks.matching import (
     EnergyDistance,
@@ -17,7 +18,8 @@ from understudy.feedbacks.matching import (
 )
 from understudy.feedbacks.projection import Copy, MomentProjection
 from understudy.feedbacks.ratio import AdversarialELBO, ContrastiveDivergence, DensityRatio
-from understudy.feedbacks.stein import KernelSteinDiscrepancy, LearntStein, VectorCritic
+from understudy.feedbacks.stein import KernelSteinDiscrepancy, LearntStein
+from understudy.feedbacks.weighted import WeightedSum
 
 __all__ = [
     "Adversarial",
@@ -25,6 +27,7 @@ __all__ = [
     "ContrastiveDivergence",
     "Copy",
     "CriticBuilder",
+    "CriticFree",
     "DensityRatio",
     "EnergyDistance",
     "EnergyMatching",
@@ -39,6 +42,6 @@ __all__ = [
     "MomentProjection",
     "SemiImplicitKL",
     "SquaredDistance",
-    "VectorCritic",
     "Wasserstein",
+    "WeightedSum",
 ]

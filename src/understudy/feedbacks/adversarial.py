@@ -4,7 +4,6 @@ The critic sees the paired draws before and after teaching; the student is judge
 by the probabilities of its branches where it has any.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -13,55 +12,27 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from understudy.checks import function, one_of, positive, whole
-from understudy.core import Condition, Divergence, Key, Lesson, Student, Target, Teacher
-from understudy.feedbacks.common import (
-    Builder,
-    Elementwise,
-    average,
-    needs_paths,
-    smooth_root,
-)
-from understudy.networks import Critic
+from understudy.checks import one_of, positive
+from understudy.core import Lesson, Student, Target
+from understudy.feedbacks.common import Pathwise, average
+from understudy.feedbacks.critics import WithCritic, evaluate, logistic_loss
+from understudy.numerics import Elementwise, smooth_root
 
 
-class CriticBuilder(eqx.Module):
-    """Builds the usual critic, a perceptron on the draw and the numbers of its condition.
-
-    Args:
-        hidden: sizes of the hidden layers.
-        activation: between layers; a smooth one gives the student smooth gradients.
-    """
-
-    hidden: tuple[int, ...] = eqx.field(static=True, converter=tuple, default=(64, 64))
-    activation: Callable = eqx.field(static=True, default=jax.nn.softplus)
-
-    def __call__(self, key: Key, dim: int, x: Condition) -> Critic:
-        """Create the critic."""
-        return Critic(key, dim, x, self.hidden, self.activation)
+class Adversarial(WithCritic, Pathwise):
+    """A divergence between the teacher's draws and the student's, as a scalar critic sees them."""
 
 
-class Adversarial(Divergence):
-    """A divergence that needs a critic, a scalar function of a draw and its condition."""
+class Discriminating(Adversarial):
+    """A divergence whose critic learns by logistic regression: log(q_T / q) at its best."""
 
-    critic: eqx.AbstractVar[Builder]
-
-    def __check_init__(self):
-        """A critic that can be built and learns."""
-        function("critic", self.critic)
-        whole("critic_steps", self.critic_steps)
-
-    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """The student's draws must carry gradients."""
-        del target, teacher
-        needs_paths(self, student)
-
-    def init(self, key: Key, dim: int, x: Condition) -> PyTree:
-        """Build the critic."""
-        return self.critic(key, dim, x)
+    def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """Logistic loss of after against before."""
+        del target
+        return logistic_loss(critic, lesson)
 
 
-class JensenShannon(Adversarial):
+class JensenShannon(Discriminating):
     """The student learns to fool a discriminator d of draws before and after teaching.
 
     The critic ascends ``E_{q_T} log s(d(z)) + E_q log(1 - s(d(z)))``, s the sigmoid, which at its best
@@ -72,18 +43,10 @@ class JensenShannon(Adversarial):
 
     Args:
         saturating: use the loss of the bound itself, which is weak where the critic is sure.
-        critic: builder ``(key, dim, x) -> (z, x) -> scalar``.
-        critic_steps: critic's steps in each update.
+        critic, critic_steps: as for every :class:`WithCritic`.
     """
 
     saturating: bool = eqx.field(static=True, default=False)
-    critic: Builder = eqx.field(static=True, default=CriticBuilder())
-    critic_steps: int = eqx.field(static=True, default=1)
-
-    def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
-        """Logistic loss of after against before."""
-        del target
-        return logistic_loss(critic, lesson)
 
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """How well the discriminator sees through the student."""
@@ -92,48 +55,6 @@ class JensenShannon(Adversarial):
         judged = evaluate(critic, draws, lesson.x)
         losses = -jax.nn.softplus(judged) if self.saturating else jax.nn.softplus(-judged)
         return average(losses, weights)
-
-
-class FDivergence(Adversarial):
-    """Any f-divergence D[q_T || q] = E_q f(q_T / q) through its variational lower bound.
-
-    The critic ascends and the student descends ``E_{q_T} g(d(z)) - E_q f*(g(d(z)))``, f* the conjugate
-    of f and g a map onto its domain, chosen so that d is log(q_T / q) at its best (for "pearson" it is
-    2 (q_T / q - 1), for "total_variation" plus or minus infinity). Kinds: "forward_kl" KL[q_T || q],
-    "reverse_kl" KL[q || q_T], "pearson" E_q (q_T / q - 1)^2, "hellinger" integral (sqrt q_T - sqrt q)^2,
-    "total_variation" half of integral |q_T - q|, and "jensen_shannon" 2 JS[q_T || q].
-
-    Reference: Nowozin, Cseke and Tomioka, "f-GAN", 2016.
-
-    Args:
-        kind: which divergence.
-        critic: builder ``(key, dim, x) -> (z, x) -> scalar``.
-        critic_steps: critic's steps in each update.
-    """
-
-    kind: str = eqx.field(static=True, default="reverse_kl")
-    critic: Builder = eqx.field(static=True, default=CriticBuilder())
-    critic_steps: int = eqx.field(static=True, default=1)
-
-    def __check_init__(self):
-        """Only the kinds above."""
-        one_of("kind", CONJUGATES, self.kind)
-
-    def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
-        """Minus the bound."""
-        del target
-        return -self._bound(critic, lesson, lesson.before, lesson.uniform)
-
-    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
-        """The bound."""
-        del target
-        return self._bound(critic, lesson, *lesson.propose_weighted(student))
-
-    def _bound(self, critic, lesson, draws, weights):
-        conjugate = CONJUGATES[self.kind]
-        after = conjugate.after(evaluate(critic, lesson.after, lesson.x))
-        before = conjugate.before(evaluate(critic, draws, lesson.x))
-        return average(after, lesson.weights) - average(before, weights)
 
 
 class Conjugate(NamedTuple):
@@ -155,6 +76,43 @@ CONJUGATES: dict[str, Conjugate] = {
 }
 
 
+class FDivergence(Adversarial):
+    """Any f-divergence D[q_T || q] = E_q f(q_T / q) through its variational lower bound.
+
+    The critic ascends and the student descends ``E_{q_T} g(d(z)) - E_q f*(g(d(z)))``, f* the conjugate
+    of f and g a map onto its domain, chosen so that d is log(q_T / q) at its best (for "pearson" it is
+    2 (q_T / q - 1), for "total_variation" plus or minus infinity). Kinds: "forward_kl" KL[q_T || q],
+    "reverse_kl" KL[q || q_T], "pearson" E_q (q_T / q - 1)^2, "hellinger" integral (sqrt q_T - sqrt q)^2,
+    "total_variation" half of integral |q_T - q|, and "jensen_shannon" 2 JS[q_T || q].
+
+    Reference: Nowozin, Cseke and Tomioka, "f-GAN", 2016.
+
+    Args:
+        kind: which divergence.
+        critic, critic_steps: as for every :class:`WithCritic`.
+    """
+
+    kind: str = eqx.field(
+        static=True, converter=partial(one_of, "kind", CONJUGATES), default="reverse_kl"
+    )
+
+    def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """Minus the bound."""
+        del target
+        return -self._bound(critic, lesson, lesson.before, lesson.uniform)
+
+    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """The bound."""
+        del target
+        return self._bound(critic, lesson, *lesson.propose_weighted(student))
+
+    def _bound(self, critic, lesson, draws, weights):
+        conjugate = CONJUGATES[self.kind]
+        after = conjugate.after(evaluate(critic, lesson.after, lesson.x))
+        before = conjugate.before(evaluate(critic, draws, lesson.x))
+        return average(after, lesson.weights) - average(before, weights)
+
+
 class Wasserstein(Adversarial):
     """How far draws must be carried to match: the greatest E_{q_T} d - E_q d of slope one.
 
@@ -165,13 +123,11 @@ class Wasserstein(Adversarial):
 
     Args:
         penalty: weight of the slope's penalty.
-        critic: builder ``(key, dim, x) -> (z, x) -> scalar``.
-        critic_steps: critic's steps in each update.
+        critic, critic_steps: as for every :class:`WithCritic`.
     """
 
     penalty: Float[Array, ""] = eqx.field(converter=partial(positive, "penalty"), default=10.0)
-    critic: Builder = eqx.field(static=True, default=CriticBuilder())
-    critic_steps: int = eqx.field(static=True, default=5)
+    critic_steps: int = eqx.field(static=True, default=5, kw_only=True)
 
     def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """Minus the gap, and the penalty."""
@@ -199,17 +155,3 @@ def _between(lesson: Lesson) -> Float[Array, "n d"]:
     partners = jax.random.choice(choose, lesson.after, (n,), p=lesson.weights)
     share = jax.random.uniform(place, (n, 1))
     return share * partners + (1 - share) * lesson.before
-
-
-def evaluate(critic: Callable, z: Float[Array, "n d"], x: Condition) -> Float[Array, " n"]:
-    """The critic's value at every row."""
-    return jax.vmap(lambda row: critic(row, x))(z)
-
-
-def logistic_loss(critic: Callable, lesson: Lesson) -> Scalar:
-    """Logistic regression of after against before: at its best the critic is log(q_T / q)."""
-    after = evaluate(critic, lesson.after, lesson.x)
-    before = evaluate(critic, lesson.before, lesson.x)
-    return average(jax.nn.softplus(-after), lesson.weights) + average(
-        jax.nn.softplus(before), lesson.uniform
-    )

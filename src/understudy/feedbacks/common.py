@@ -1,6 +1,5 @@
-"""What the feedbacks share: weighted averages, distances, and divergences that need no critic."""
+"""What the feedbacks share: weighted averages, densities of rows, and what they ask of a student."""
 
-from collections.abc import Callable
 from typing import TypeVar
 
 import equinox as eqx
@@ -18,13 +17,11 @@ from understudy.core import (
     Lesson,
     Student,
     Target,
+    Teacher,
 )
-
-TINY = 1e-12
+from understudy.numerics import TINY
 
 Tree = TypeVar("Tree")
-Builder = Callable[[Key, int, Condition], Callable]
-Elementwise = Callable[[Float[Array, "*s"]], Float[Array, "*s"]]
 
 
 class CriticFree(Divergence):
@@ -43,6 +40,15 @@ class CriticFree(Divergence):
         return jnp.zeros(())
 
 
+class Pathwise(Divergence):
+    """A divergence whose gradient runs through the student's draws."""
+
+    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
+        """The student's draws must carry gradients."""
+        del target, teacher
+        needs_paths(self, student)
+
+
 def average(values: Float[Array, " n"], weights: Float[Array, " n"]) -> Scalar:
     """Weighted sum in which rows of weight zero do not matter, whatever they hold."""
     return jnp.sum(weights * jnp.where(weights == 0, 0.0, values))
@@ -59,16 +65,6 @@ def average_over_pairs(
     if distinct:
         mass = mass * (1 - jnp.eye(mass.shape[0], mass.shape[1]))
     return jnp.sum(mass * jnp.where(mass == 0, 0.0, values)) / jnp.maximum(mass.sum(), TINY)
-
-
-def squared_distances(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[Array, "n m"]:
-    """Squared Euclidean distance of every row of ``a`` to every row of ``b``."""
-    return jnp.sum((a[:, None, :] - b[None, :, :]) ** 2, axis=-1)
-
-
-def smooth_root(square: Float[Array, "..."]) -> Float[Array, "..."]:
-    """A square root whose gradient at zero is finite, so that of a norm is zero there."""
-    return jnp.sqrt(square + TINY)
 
 
 def log_densities(target: Target, z: Float[Array, "n d"], x: Condition) -> Float[Array, " n"]:

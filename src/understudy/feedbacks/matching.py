@@ -8,24 +8,18 @@ from jaxtyping import Array, Float, PyTree, Scalar
 
 from understudy.checks import one_of, optional_positive, positive, whole
 from understudy.core import IngredientError, Lesson, StratifiedStudent, Student, Target, Teacher
-from understudy.feedbacks.common import (
-    TINY,
-    CriticFree,
-    average,
-    log_densities,
-    needs_paths,
-    squared_distances,
-)
+from understudy.feedbacks.common import CriticFree, Pathwise, average, log_densities, needs_paths
 from understudy.feedbacks.two_sample import (
-    RADIAL,
+    Kernel,
+    TwoSample,
+    TwoSets,
     median_square,
     minus_distance,
-    two_sample,
-    two_sets,
 )
+from understudy.numerics import RADIAL, TINY, radial_kernel, squared_distances
 
 
-class EnergyMatching(CriticFree):
+class EnergyMatching(CriticFree, Pathwise):
     """Match the mean log density before and after teaching: |E_{q_T} log p - E_q log p|^beta.
 
     Warning: this is one scalar equation. It is zero for many students that are far from the target, so
@@ -40,11 +34,6 @@ class EnergyMatching(CriticFree):
 
     beta: Float[Array, ""] = eqx.field(converter=partial(positive, "beta"), default=2.0)
 
-    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """The student's draws must carry gradients."""
-        del target, teacher
-        needs_paths(self, student)
-
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """The power of the gap."""
         del critic
@@ -54,7 +43,7 @@ class EnergyMatching(CriticFree):
         return ((after - before) ** 2 + TINY) ** (self.beta / 2)
 
 
-class EnergyDistance(CriticFree):
+class EnergyDistance(TwoSample):
     """Draws of the student near the teacher's, yet apart from one another; zero only at q = q_T.
 
     ``2 E|a - b| - E|b - b'| - E|a - a'|`` with a, a' after and b, b' before teaching, without bias: a
@@ -69,21 +58,13 @@ class EnergyDistance(CriticFree):
             needed with one particle per condition. The numbers of x and z should have similar scales.
     """
 
-    diagonal: bool = eqx.field(static=True, default=False)
-    pool: bool = eqx.field(static=True, default=False)
-
-    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """The student's draws must carry gradients."""
-        del target, teacher
-        needs_paths(self, student)
-
-    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
-        """The energy distance."""
-        del critic, target
-        return two_sample(minus_distance, two_sets(student, lesson, self.pool), self.diagonal)
+    def kernel_for(self, sets: TwoSets) -> Kernel:
+        """Minus the distance."""
+        del sets
+        return minus_distance
 
 
-class MaximumMeanDiscrepancy(CriticFree):
+class MaximumMeanDiscrepancy(TwoSample):
     """Match all features of a kernel: E k(b, b') - 2 E k(a, b) + E k(a, a'), zero only at q = q_T.
 
     The same unbiased comparison as :class:`EnergyDistance` with a kernel of bounded reach: sets that
@@ -103,28 +84,19 @@ class MaximumMeanDiscrepancy(CriticFree):
     bandwidth: Float[Array, ""] | None = eqx.field(
         converter=partial(optional_positive, "bandwidth"), default=None
     )
-    diagonal: bool = eqx.field(static=True, default=False)
-    pool: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         """Only the kernels above."""
         one_of("kernel", RADIAL, self.kernel)
 
-    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """The student's draws must carry gradients."""
-        del target, teacher
-        needs_paths(self, student)
-
-    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
-        """The squared discrepancy."""
-        del critic, target
-        sets = two_sets(student, lesson, self.pool)
-        square = median_square(sets) if self.bandwidth is None else self.bandwidth**2
-        radial = RADIAL[self.kernel]
-        return two_sample(lambda a, b: radial(squared_distances(a, b) / square), sets, self.diagonal)
+    def kernel_for(self, sets: TwoSets) -> Kernel:
+        """The radial kernel, its bandwidth the median distance where none was given."""
+        bandwidth = jnp.sqrt(median_square(sets)) if self.bandwidth is None else self.bandwidth
+        radial = radial_kernel(self.kernel, bandwidth)
+        return lambda a, b: radial(squared_distances(a, b))
 
 
-class MomentMatching(CriticFree):
+class MomentMatching(TwoSample):
     """Match the first moments, coordinate by coordinate: sum_m |E_{q_T} z^m - E_q z^m|^2.
 
     The squares are estimated without bias, from products of different particles.
@@ -138,23 +110,15 @@ class MomentMatching(CriticFree):
     """
 
     order: int = eqx.field(static=True, default=2)
-    diagonal: bool = eqx.field(static=True, default=False)
-    pool: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         """At least one moment."""
         whole("order, the number of moments,", self.order)
 
-    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """The student's draws must carry gradients."""
-        del target, teacher
-        needs_paths(self, student)
-
-    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
-        """The squared gap between moments."""
-        del critic, target
-        sets = two_sets(student, lesson, self.pool)
-        return two_sample(lambda a, b: self._powers(a) @ self._powers(b).T, sets, self.diagonal)
+    def kernel_for(self, sets: TwoSets) -> Kernel:
+        """Products of powers."""
+        del sets
+        return lambda a, b: self._powers(a) @ self._powers(b).T
 
     def _powers(self, z: Float[Array, "n d"]) -> Float[Array, "n e"]:
         return jnp.concatenate([z ** (m + 1) for m in range(self.order)], axis=1)

@@ -1,32 +1,29 @@
 """Divergences through the ratio of two densities that a critic learns by telling draws apart."""
 
-from typing import NamedTuple
+from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree, Scalar
+from jaxtyping import PyTree, Scalar
 
-from understudy.checks import function, one_of, whole
-from understudy.core import Condition, Divergence, IngredientError, Key, Lesson, Student, Target, Teacher
-from understudy.feedbacks.adversarial import (
-    Adversarial,
-    CriticBuilder,
-    evaluate,
-    logistic_loss,
-)
-from understudy.feedbacks.common import (
-    Builder,
-    Elementwise,
-    average,
-    log_densities,
-    log_probs,
-    needs_density,
-    score_loss,
-)
+from understudy.checks import one_of
+from understudy.core import Condition, IngredientError, Key, Lesson, Student, Target, Teacher
+from understudy.feedbacks.adversarial import Adversarial, Discriminating
+from understudy.feedbacks.common import average, log_densities, log_probs, needs_density, score_loss
+from understudy.feedbacks.critics import WithCritic, evaluate, logistic_loss
+from understudy.numerics import AffineMap, Elementwise
+
+DESCENT: dict[str, Elementwise] = {
+    "forward_kl": lambda r: -jnp.exp(r),
+    "reverse_kl": lambda r: -r,
+    "pearson": lambda r: -jnp.exp(2 * r),
+    "hellinger": lambda r: -jnp.exp(r / 2),
+    "jensen_shannon": lambda r: -jax.nn.softplus(r),
+}
 
 
-class DensityRatio(Adversarial):
+class DensityRatio(Discriminating):
     """The critic learns r = log(q_T / q) by logistic regression, the student descends a divergence in r.
 
     D_f[q_T || q] = E_q f(e^r) has the gradient of ``-E_q f*(f'(e^r))`` with r held fixed, f* the
@@ -39,37 +36,16 @@ class DensityRatio(Adversarial):
 
     Args:
         kind: which divergence.
-        critic: builder ``(key, dim, x) -> (z, x) -> scalar``.
-        critic_steps: critic's steps in each update.
+        critic, critic_steps: as for every :class:`WithCritic`.
     """
 
-    kind: str = eqx.field(static=True, default="reverse_kl")
-    critic: Builder = eqx.field(static=True, default=CriticBuilder())
-    critic_steps: int = eqx.field(static=True, default=1)
-
-    def __check_init__(self):
-        """Only the kinds above."""
-        one_of("kind", DESCENT, self.kind)
-
-    def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
-        """Logistic loss of after against before."""
-        del target
-        return logistic_loss(critic, lesson)
+    kind: str = eqx.field(static=True, converter=partial(one_of, "kind", DESCENT), default="reverse_kl")
 
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """The divergence in terms of the ratio, up to what does not move the student."""
         del target
         draws, weights = lesson.propose_weighted(student)
         return average(DESCENT[self.kind](evaluate(critic, draws, lesson.x)), weights)
-
-
-DESCENT: dict[str, Elementwise] = {
-    "forward_kl": lambda r: -jnp.exp(r),
-    "reverse_kl": lambda r: -r,
-    "pearson": lambda r: -jnp.exp(2 * r),
-    "hellinger": lambda r: -jnp.exp(r / 2),
-    "jensen_shannon": lambda r: -jax.nn.softplus(r),
-}
 
 
 class AdversarialELBO(Adversarial):
@@ -85,13 +61,10 @@ class AdversarialELBO(Adversarial):
     Args:
         base: "prior" for N(0, I), or "adaptive" for the Gaussian with the mean and the scale of the
             student's draws for this condition (adaptive contrast; needs several particles).
-        critic: builder ``(key, dim, x) -> (z, x) -> scalar``.
-        critic_steps: critic's steps in each update.
+        critic, critic_steps: as for every :class:`WithCritic`.
     """
 
     base: str = eqx.field(static=True, default="prior")
-    critic: Builder = eqx.field(static=True, default=CriticBuilder())
-    critic_steps: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
         """Only the bases above."""
@@ -101,20 +74,21 @@ class AdversarialELBO(Adversarial):
         """Logistic loss of the student's draws against the base, in the base's units."""
         del target
         noise = jax.random.normal(lesson.noise, lesson.before.shape)
-        drawn = evaluate(critic, self._frame(lesson).whiten(lesson.before), lesson.x)
+        drawn = evaluate(critic, self._base(lesson).whiten(lesson.before), lesson.x)
         base = evaluate(critic, noise, lesson.x)
         return average(jax.nn.softplus(-drawn), lesson.uniform) + jax.nn.softplus(base).mean()
 
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """Free energy with the learnt ratio."""
         draws, weights = lesson.propose_weighted(student)
-        frame = self._frame(lesson)
-        ratio = evaluate(critic, frame.whiten(draws), lesson.x)
-        return average(ratio + frame.log_prob(draws) - log_densities(target, draws, lesson.x), weights)
+        base = self._base(lesson)
+        ratio = evaluate(critic, base.whiten(draws), lesson.x)
+        log_base = jax.scipy.stats.norm.logpdf(draws, base.mean, base.factor).sum(-1)
+        return average(ratio + log_base - log_densities(target, draws, lesson.x), weights)
 
-    def _frame(self, lesson: Lesson) -> "Frame":
+    def _base(self, lesson: Lesson) -> AffineMap:
         if self.base == "prior":
-            return Frame(jnp.zeros(lesson.before.shape[1]), jnp.ones(lesson.before.shape[1]))
+            return AffineMap(jnp.zeros(lesson.before.shape[1]), jnp.ones(lesson.before.shape[1]))
         if lesson.before.shape[0] < 2:
             raise IngredientError(
                 "base='adaptive' needs two or more particles per condition, and one came: draw more, or "
@@ -122,25 +96,10 @@ class AdversarialELBO(Adversarial):
             )
         mean = lesson.uniform @ lesson.before
         variance = lesson.uniform @ (lesson.before - mean) ** 2
-        return Frame(mean, jnp.sqrt(variance + 1e-6))
+        return AffineMap(mean, jnp.sqrt(variance + 1e-6))
 
 
-class Frame(NamedTuple):
-    """A Gaussian with independent coordinates, and the units in which it is standard."""
-
-    mean: Float[Array, " d"]
-    scale: Float[Array, " d"]
-
-    def whiten(self, z: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Rows in units of the Gaussian."""
-        return (z - self.mean) / self.scale
-
-    def log_prob(self, z: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Log density of every row."""
-        return jax.scipy.stats.norm.logpdf(z, self.mean, self.scale).sum(-1)
-
-
-class ContrastiveDivergence(Divergence):
+class ContrastiveDivergence(WithCritic):
     """By how much the teacher brought the student nearer the target: KL[q || p] - KL[q_T || p].
 
     With f = log q - log p and the critic's r = log(q / q_T), log q_T = log q - r gives
@@ -157,18 +116,10 @@ class ContrastiveDivergence(Divergence):
 
     Args:
         ratio: estimate the residual with a critic; otherwise descend the upper bound.
-        critic: builder ``(key, dim, x) -> (z, x) -> scalar``.
-        critic_steps: critic's steps in each update.
+        critic, critic_steps: as for every :class:`WithCritic`.
     """
 
     ratio: bool = eqx.field(static=True, default=True)
-    critic: Builder = eqx.field(static=True, default=CriticBuilder())
-    critic_steps: int = eqx.field(static=True, default=1)
-
-    def __check_init__(self):
-        """A critic that can be built and learns."""
-        function("critic", self.critic)
-        whole("critic_steps", self.critic_steps)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
         """The student needs a density."""

@@ -1,6 +1,5 @@
 """Stein discrepancies: they ask the target's score, not the teacher, what is wrong with the draws."""
 
-from collections.abc import Callable
 from functools import partial
 
 import equinox as eqx
@@ -8,23 +7,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from understudy.checks import function, one_of, optional_positive, positive, sizes, whole
-from understudy.core import Condition, Divergence, Key, Lesson, Student, Target, Teacher
-from understudy.feedbacks.common import (
-    Builder,
-    CriticFree,
-    Elementwise,
-    average,
-    average_over_pairs,
-    needs_paths,
-)
-from understudy.feedbacks.two_sample import RADIAL, TwoSets, median_square, two_sets
-from understudy.networks import Perceptron, flat
+from understudy.checks import one_of, optional_positive, positive
+from understudy.core import Lesson, Student, Target
+from understudy.feedbacks.common import CriticFree, Pathwise, average, average_over_pairs
+from understudy.feedbacks.critics import Builder, CriticBuilder, WithCritic
+from understudy.feedbacks.two_sample import TwoSets, median_square, two_sets
+from understudy.numerics import radial_kernel, stein_kernel
 
 KERNELS = ("imq", "gaussian")
 
 
-class KernelSteinDiscrepancy(CriticFree):
+class KernelSteinDiscrepancy(CriticFree, Pathwise):
     """Squared kernel Stein discrepancy of the student's draws under the target's score; no teacher used.
 
     ``E u(b, b')`` over different particles, with s the score of p and
@@ -48,72 +41,25 @@ class KernelSteinDiscrepancy(CriticFree):
         """Only the kernels above."""
         one_of("kernel", KERNELS, self.kernel)
 
-    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """The student's draws must carry gradients."""
-        del target, teacher
-        needs_paths(self, student)
-
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """The squared discrepancy, without bias."""
         del critic
         sets = two_sets(student, lesson, pool=False)
-        square = self._square(sets)
-        values = stein_kernel(
-            lambda r: RADIAL[self.kernel](r / square),
-            jax.grad(lambda z: target.log_density(z, lesson.x)),
-            sets.first,
-            sets.second,
-        )
+        score = jax.vmap(jax.grad(lambda z: target.log_density(z, lesson.x)))
+        one = partial(stein_kernel, radial_kernel(self.kernel, self._bandwidth(sets)))
+        row = jax.vmap(one, in_axes=(None, 0, None, 0))
+        every = jax.vmap(row, in_axes=(0, None, 0, None))
+        values = every(sets.first, sets.second, score(sets.first), score(sets.second))
         return average_over_pairs(values, sets.first_weights, sets.second_weights, sets.paired)
 
-    def _square(self, sets: TwoSets) -> Scalar:
+    def _bandwidth(self, sets: TwoSets) -> Scalar:
         if self.bandwidth is not None:
-            return self.bandwidth**2
-        return median_square(sets._replace(after=sets.second, after_weights=sets.second_weights))
+            return self.bandwidth
+        drawn = sets._replace(after=sets.second, after_weights=sets.second_weights)
+        return jnp.sqrt(median_square(drawn))
 
 
-def stein_kernel(
-    radial: Elementwise,
-    score: Callable[[Float[Array, " d"]], Float[Array, " d"]],
-    a: Float[Array, "n d"],
-    b: Float[Array, "m d"],
-) -> Float[Array, "n m"]:
-    """The Stein kernel of ``k(a, b) = radial(|a - b|^2)`` for every pair of rows."""
-    slope = jax.grad(radial)
-    bend = jax.grad(slope)
-
-    def one(a, b, score_a, score_b):
-        way = a - b
-        square = way @ way
-        drift = 2 * slope(square) * (score_b - score_a) @ way
-        trace = -2 * a.size * slope(square) - 4 * square * bend(square)
-        return score_a @ score_b * radial(square) + drift + trace
-
-    row = jax.vmap(one, in_axes=(None, 0, None, 0))
-    return jax.vmap(row, in_axes=(0, None, 0, None))(a, b, jax.vmap(score)(a), jax.vmap(score)(b))
-
-
-class VectorCritic(eqx.Module):
-    """A vector field of a draw and its condition, ``(z, x) -> (d,)``."""
-
-    network: Perceptron
-
-    def __init__(
-        self,
-        key: Key,
-        dim: int,
-        x: Condition,
-        hidden: tuple[int, ...] = (64, 64),
-        activation: Callable = jax.nn.softplus,
-    ):
-        self.network = Perceptron(key, [dim + flat(x).size, *sizes("hidden", hidden), dim], activation)
-
-    def __call__(self, z: Float[Array, " d"], x: Condition = None) -> Float[Array, " d"]:
-        """The field at one draw."""
-        return self.network(jnp.concatenate([z, flat(x)]))
-
-
-class LearntStein(Divergence):
+class LearntStein(WithCritic, Pathwise):
     """Operator variational inference: a learnt test function shows where the draws miss the target.
 
     The critic f ascends and the student descends ``E_q[f.s + div f] - penalty E_q|f|^2``, s the score of
@@ -132,23 +78,9 @@ class LearntStein(Divergence):
     """
 
     penalty: Float[Array, ""] = eqx.field(converter=partial(positive, "penalty"), default=0.5)
-    critic: Builder = eqx.field(static=True, default=VectorCritic)
-    critic_steps: int = eqx.field(static=True, default=5)
     exact: int = eqx.field(static=True, default=16)
-
-    def __check_init__(self):
-        """A critic that can be built and learns."""
-        function("critic", self.critic)
-        whole("critic_steps", self.critic_steps)
-
-    def check(self, target: Target, student: Student, teacher: Teacher) -> None:
-        """The student's draws must carry gradients."""
-        del target, teacher
-        needs_paths(self, student)
-
-    def init(self, key: Key, dim: int, x: Condition) -> PyTree:
-        """Build the test function."""
-        return self.critic(key, dim, x)
+    critic: Builder = eqx.field(static=True, default=CriticBuilder(vector=True), kw_only=True)
+    critic_steps: int = eqx.field(static=True, default=5, kw_only=True)
 
     def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """Minus the objective."""

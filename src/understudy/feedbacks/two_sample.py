@@ -1,25 +1,20 @@
 """Unbiased comparison of two sets of draws by a kernel: energy distance, MMD and moments are such."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Scalar
+from jaxtyping import Array, Float, PyTree, Scalar
 
-from understudy.core import CONDITIONS, IngredientError, Lesson, StratifiedStudent, Student
-from understudy.feedbacks.common import Elementwise, average_over_pairs, smooth_root, squared_distances
+from understudy.core import CONDITIONS, IngredientError, Lesson, StratifiedStudent, Student, Target
+from understudy.feedbacks.common import CriticFree, Pathwise, average_over_pairs
 from understudy.networks import flat
+from understudy.numerics import smooth_root, squared_distances
 
 Kernel = Callable[[Float[Array, "n d"], Float[Array, "m d"]], Float[Array, "n m"]]
-
-RADIAL: dict[str, Elementwise] = {
-    "gaussian": lambda square: jnp.exp(-square / 2),
-    "laplace": lambda square: jnp.exp(-smooth_root(square)),
-    "imq": lambda square: 1 / jnp.sqrt(1 + square),
-    "multiscale": lambda square: jnp.exp(-square[..., None] / 2 * 4.0 ** jnp.arange(-2, 3)).mean(-1),
-}
 
 
 class TwoSets(NamedTuple):
@@ -36,6 +31,30 @@ class TwoSets(NamedTuple):
     second: Float[Array, "n d"]
     second_weights: Float[Array, " n"]
     paired: bool
+
+
+class TwoSample(CriticFree, Pathwise):
+    """A divergence that compares the two sets by a kernel: E k(b, b') - 2 E k(a, b) + E k(a, a').
+
+    Args:
+        diagonal: compare each draw with its own improvement too. Biased: a short chain makes the two
+            agree whatever the student, which comes out too wide.
+        pool: compare pairs (x, z) over the whole batch rather than the particles of each condition;
+            needed with one particle per condition. The numbers of x and z should have similar scales.
+    """
+
+    diagonal: bool = eqx.field(static=True, default=False, kw_only=True)
+    pool: bool = eqx.field(static=True, default=False, kw_only=True)
+
+    @abstractmethod
+    def kernel_for(self, sets: TwoSets) -> Kernel:
+        """The kernel for these sets, between the rows of any two."""
+
+    def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
+        """The comparison, without bias unless the diagonal is kept."""
+        del critic, target
+        sets = two_sets(student, lesson, self.pool)
+        return two_sample(self.kernel_for(sets), sets, self.diagonal)
 
 
 def two_sets(student: Student, lesson: Lesson, pool: bool) -> TwoSets:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from understudy.files.describing import StoreError
+from understudy.files.errors import StoreError
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from understudy.checks import fraction, positive, whole
+from understudy.checks import LARGEST_SEED, fraction, one_positive, positive, shown, whole
 from understudy.core import IngredientError, Target
 from understudy.fitting import stages
 from understudy.fitting.charts import JUDGED, Assembled, Chart, Whitened, assemble, assess
@@ -26,7 +26,7 @@ from understudy.fitting.flow import coloured, small_flow
 from understudy.fitting.region import Search, find_regions
 from understudy.fitting.stages import Budget
 from understudy.posterior import Posterior, Stage
-from understudy.posterior.program import keep_programs, named
+from understudy.posterior.draws import keep_programs, named
 from understudy.students import FullGaussian
 from understudy.training import Training
 from understudy.training.recording import watch
@@ -301,11 +301,26 @@ def _check(target: Any, budget: Any, seed: Any, choices: Choices) -> None:
             f"a {type(target).__name__} came."
         )
     if budget is not None:
-        positive("budget", budget)
-    whole("seed", seed, least=0)
+        one_positive("budget", budget)
+    whole("seed", seed, least=0, most=LARGEST_SEED)
     for name in ("seeds", "rounds", "width"):
         whole(name, getattr(choices, name))
     for name in ("starts", "gaussian_updates", "flow_updates", "layers"):
         whole(name, getattr(choices, name), least=0)
     positive("rate", choices.rate)
     fraction("enough", choices.enough)
+    _check_gradient(target)
+
+
+def _check_gradient(target: Target) -> None:
+    z = jax.ShapeDtypeStruct((target.dim,), jnp.result_type(float))
+    try:
+        jax.eval_shape(jax.grad(lambda z: target.log_density(z, None)), z)
+    except IngredientError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise IngredientError(
+            f"The log density has no gradient at a draw of size {target.dim} ({shown(reason)}); "
+            "write it with functions of JAX that can be differentiated."
+        ) from error

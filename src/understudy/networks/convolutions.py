@@ -10,6 +10,7 @@ does without the gathering; it is fast in one layout only, which its own derivat
 Images have shape (height, width, channels); the padding is "SAME".
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Literal
@@ -36,15 +37,15 @@ def leaky(h: Float[Array, "*s"]) -> Float[Array, "*s"]:
     return jax.nn.leaky_relu(h, 0.2)
 
 
-class Convolution(eqx.Module):
-    """A strided convolution, out[i, j] = sum_tu kernel[t, u] image[s i + t - p, s j + u - p].
+class StridedLayer(eqx.Module):
+    """A kernel, a bias, and how an image is walked over.
 
     Args:
         key: random key for the kernel.
-        size: height and width of the image.
+        size: height and width of the larger image.
         channels: of the image and of the result.
         width: of the kernel, 5 say.
-        stride: s.
+        stride: how many rows and columns of the larger image a step in the smaller one takes.
         form: how it is computed; the numbers are the same.
         bias: whether to add one; needless before a normalisation.
     """
@@ -68,9 +69,27 @@ class Convolution(eqx.Module):
         self.size = (whole("height", size[0]), whole("width", size[1]))
         self.stride = whole("stride", stride)
         self.form = one_of("form", ("rows", "patches"), form)  # pyright: ignore
-        shape = (width, width, *channels)
-        self.kernel = _kernel(key, shape, width**2 * channels[0])
+        deviation = (2 / (1.04 * self.inputs(channels, width, stride))) ** 0.5
+        self.kernel = deviation * jax.random.normal(random_key(key), (width, width, *channels))
         self.bias = jnp.zeros(channels[1]) if bias else None
+
+    @staticmethod
+    @abstractmethod
+    def inputs(channels: Size, width: int, stride: int) -> int | float:
+        """How many numbers of the image one number of the result is made of."""
+
+
+class Convolution(StridedLayer):
+    """A strided convolution, out[i, j] = sum_tu kernel[t, u] image[s i + t - p, s j + u - p].
+
+    The settings are those of every :class:`StridedLayer`; ``size`` is that of the image.
+    """
+
+    @staticmethod
+    def inputs(channels: Size, width: int, stride: int) -> int | float:
+        """A whole kernel of every channel."""
+        del stride
+        return width**2 * channels[0]
 
     @property
     def out(self) -> Size:
@@ -104,7 +123,7 @@ class Convolution(eqx.Module):
         return _biased(out, self.bias)
 
 
-class Deconvolution(eqx.Module):
+class Deconvolution(StridedLayer):
     """The transpose of a strided convolution: from a small image to one ``stride`` times larger.
 
     Every ``stride`` rows (and columns) of the result see the same few rows of the image, so one product
@@ -112,37 +131,15 @@ class Deconvolution(eqx.Module):
 
     Reference: Shi et al., "Real-Time Single Image and Video Super-Resolution", 2016.
 
-    Args:
-        key: random key for the kernel.
-        size: height and width of the result.
-        channels: of the image and of the result.
-        width: of the kernel.
-        stride: of the convolution that it transposes.
-        form: how it is computed; the numbers are the same. "rows" has derivatives in reverse mode alone
-            (``jax.grad``, ``jax.jacrev``), "patches" in forward mode as well.
+    The settings are those of every :class:`StridedLayer`; ``size`` is that of the result. The form
+    "rows" has derivatives in reverse mode alone (``jax.grad``, ``jax.jacrev``), "patches" in forward
+    mode as well.
     """
 
-    kernel: Float[Array, "k k c o"]
-    bias: Float[Array, " o"]
-    size: Size = eqx.field(static=True)
-    stride: int = eqx.field(static=True)
-    form: Form = eqx.field(static=True)
-
-    def __init__(
-        self,
-        key: Key,
-        size: Size,
-        channels: Size,
-        width: int,
-        stride: int = 2,
-        form: Form = "rows",
-    ):
-        self.size = (whole("height", size[0]), whole("width", size[1]))
-        self.stride = whole("stride", stride)
-        self.form = one_of("form", ("rows", "patches"), form)  # pyright: ignore
-        shape = (width, width, *channels)
-        self.kernel = _kernel(key, shape, width**2 * channels[0] / stride**2)
-        self.bias = jnp.zeros(channels[1])
+    @staticmethod
+    def inputs(channels: Size, width: int, stride: int) -> int | float:
+        """On average, since the kernel reaches every ``stride``-th row and column of the result."""
+        return width**2 * channels[0] / stride**2
 
     def __call__(self, image: Float[Array, "i j c"]) -> Float[Array, "h w o"]:
         """Apply to one image."""
@@ -244,10 +241,6 @@ class BatchNormalisation(eqx.Module):
                 "some training images first, with settled(images)."
             ) from error
         return mean, jax.lax.pmean(jnp.square(h - mean).mean(axes), CONDITIONS)
-
-
-def _kernel(key: Key, shape: tuple[int, ...], inputs: int | float) -> Float[Array, "k k c o"]:
-    return jax.random.normal(random_key(key), shape) * (2 / (1.04 * inputs)) ** 0.5
 
 
 def _biased(h: Float[Array, "h w o"], bias: Float[Array, " o"] | None) -> Float[Array, "h w o"]:

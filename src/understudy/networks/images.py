@@ -50,7 +50,8 @@ class ConvolutionalFeatures(eqx.Module):
         self.layers = []
         for one, c, o in zip(keys, [1, *channels[:-1]], channels, strict=True):
             size = self.layers[-1].out if self.layers else size
-            self.layers.append(Convolution(one, size, (c, o), width, 2, form, bias=not normalised))
+            layer = Convolution(one, size, (c, o), width, 2, form, not normalised)  # pyright: ignore
+            self.layers.append(layer)
         self.norms = [BatchNormalisation(o) for o in channels] if normalised else []
 
     @property
@@ -144,7 +145,7 @@ class ImageDecoder(eqx.Module):
         self.head = Perceptron(keys[0], widths, leaky)
         pairs = list(zip(channels[1:], channels[:-1], steps, strict=False))[::-1]
         self.layers = [
-            Deconvolution(k, to, (c, o), 5, 2, form)
+            Deconvolution(k, to, (c, o), 5, 2, form)  # pyright: ignore[reportCallIssue]
             for k, (c, o, to) in zip(keys[1:], pairs, strict=True)
         ]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Scalar
+from jaxtyping import Array, Float
 
 from understudy.checks import function, random_key, sizes
 from understudy.core import Condition, IngredientError, Key
@@ -53,9 +53,19 @@ class Perceptron(eqx.Module):
 
 
 class Critic(eqx.Module):
-    """A scalar function of a draw and its condition: discriminator, density ratio or test function."""
+    """A function of a draw and its condition: discriminator, density ratio or test function.
+
+    Args:
+        key: random key for the weights.
+        dim: size of a draw.
+        x: an example condition, for its shapes.
+        hidden: widths of the hidden layers.
+        activation: between layers.
+        outputs: how many values it has; None makes it a scalar.
+    """
 
     network: Perceptron
+    outputs: int | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -64,12 +74,16 @@ class Critic(eqx.Module):
         x: Condition,
         hidden: Sequence[int] = (64, 64),
         activation: Callable = jax.nn.softplus,
+        outputs: int | None = None,
     ):
-        self.network = Perceptron(key, [dim + flat(x).size, *sizes("hidden", hidden), 1], activation)
+        widths = [dim + flat(x).size, *sizes("hidden", hidden), outputs or 1]
+        self.network = Perceptron(key, widths, activation)
+        self.outputs = outputs
 
-    def __call__(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+    def __call__(self, z: Float[Array, " d"], x: Condition = None) -> Float[Array, "..."]:
         """The critic's value at one draw."""
-        return self.network(jnp.concatenate([z, flat(x)]))[0]
+        values = self.network(jnp.concatenate([z, flat(x)]))
+        return values[0] if self.outputs is None else values
 
 
 def flat(x: Condition) -> Float[Array, " m"]:

@@ -1,110 +1,133 @@
 """Posteriors for ArviZ: named draws, densities, predictions and pointwise likelihoods."""
 
-from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal, Protocol, runtime_checkable
 
-import jax
 import numpy as np
 
-from understudy.core import Key, Student
-from understudy.posterior.improve import log_densities
-from understudy.posterior.program import in_blocks, name_rows
+from understudy.core import IngredientError, Key, Student, Target
+from understudy.numerics import in_blocks, log_densities
+from understudy.posterior.draws import named_rows, widened
+from understudy.posterior.naming import renamed
 
 Kind = Literal["datatree", "inferencedata"]
-Groups = dict[str, dict[str, np.ndarray]]
+Arrays = dict[str, np.ndarray]
+
+_SAMPLES = ("chain", "draw")
+
+
+@runtime_checkable
+class Observing(Protocol):
+    """A target that is a model of data: it can predict them and weigh every one."""
+
+    def observed(self) -> Arrays:
+        """The data by the names of their sites."""
+        ...
+
+    def predict(self, key: Key, draws: Arrays, *args: Any, **kwargs: Any) -> Arrays:
+        """New data for every draw of the named sites, at other arguments of the model if given."""
+        ...
+
+    def log_likelihood(self, draws: Arrays) -> Arrays:
+        """Log likelihood of every datum for every draw."""
+        ...
+
+    def axes(self) -> tuple[dict[str, list[Any]], dict[str, list[str | None]]]:
+        """Coordinates by the name of their axis, and the names of the axes of every site."""
+        ...
 
 
 def to_arviz(
     key: Key,
-    target: Any,
+    target: Target,
     student: Student,
     z: np.ndarray,
     chains: int,
-    kind: Kind | None,
+    kind: Kind,
     predictive: bool,
     log_likelihood: bool,
 ) -> Any:
     """Groups of ArviZ from flat draws; the rows are dealt to ``chains`` labels."""
-    sites = in_blocks(lambda rows: name_rows(target, rows), z)
-    log_p, log_q = log_densities(target, student, z)
+    sites = named_rows(target, z)
+    log_p, log_q = in_blocks(partial(log_densities, target, student), z)
     stats = {"lp": log_p} if log_q is None else {"lp": log_p, "log_student": log_q}
-    groups: Groups = {"posterior": sites, "sample_stats": stats}
-    observed: dict[str, np.ndarray] = {}
-    if hasattr(target, "arguments"):
-        latents = {site.name: sites[site.name] for site in target.sites}
-        observed = _observed(target)
+    drawn = {"posterior": sites, "sample_stats": stats}
+    observed: Arrays = {}
+    coordinates, axes = {}, {}
+    if isinstance(target, Observing):
+        observed, (coordinates, axes) = target.observed(), target.axes()
         if predictive and observed:
-            groups["posterior_predictive"] = _predict(key, target, latents, list(observed))
+            drawn["posterior_predictive"] = target.predict(key, sites)
         if log_likelihood and observed:
-            groups["log_likelihood"] = _likelihood(target, latents, list(observed))
-    groups = {name: _dealt(group, chains) for name, group in groups.items()}
-    return _tree(groups | ({"observed_data": observed} if observed else {}), kind)
+            drawn["log_likelihood"] = target.log_likelihood(sites)
+    groups = {name: _dealt(group, chains) for name, group in drawn.items()}
+    names = _names(groups | {"observed_data": observed}, axes)
+    layout = _Layout(names, coordinates, axes)
+    made = {name: layout.dataset(group, _SAMPLES) for name, group in groups.items()}
+    return _as(kind, made | ({"observed_data": layout.dataset(observed)} if observed else {}))
 
 
-def _dealt(group: dict[str, np.ndarray], chains: int) -> dict[str, np.ndarray]:
-    return {
-        name: np.asarray(value).reshape(chains, -1, *value.shape[1:]) for name, value in group.items()
-    }
+class _Layout:
+    """How arrays by name become variables with named axes."""
+
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        coordinates: Mapping[str, list[Any]],
+        axes: Mapping[str, list[str | None]],
+    ):
+        self.names, self.coordinates, self.axes = names, coordinates, axes
+
+    def dataset(self, group: Arrays, first: tuple[str, ...] = ()) -> Any:
+        import xarray
+
+        made, sizes = {}, {}
+        for name, value in group.items():
+            axes = [*first, *self._axes_of(name, value.shape[len(first) :])]
+            attributes = {} if self.names[name] == name else {"site": name}
+            made[self.names[name]] = xarray.Variable(axes, value, attributes)
+            sizes |= dict(zip(axes, value.shape, strict=True))
+        labels = {axis: self._labels(axis, size) for axis, size in sizes.items()}
+        return xarray.Dataset(made, labels)
+
+    def _axes_of(self, name: str, shape: tuple[int, ...]) -> list[str]:
+        """The axes that the model names where their sizes agree; numbered ones for the rest."""
+        named = self.axes.get(name, [])
+        axes = [f"{self.names[name]}_dim_{i}" for i in range(len(shape))]
+        for i, (axis, size) in enumerate(zip(named, shape, strict=False)):
+            fits = axis is not None and len(self.coordinates.get(axis, ())) == size
+            if fits and axis not in axes:
+                axes[i] = axis
+        return axes
+
+    def _labels(self, axis: str, size: int) -> Any:
+        given = self.coordinates.get(axis, ())
+        return list(given) if len(given) == size else np.arange(size)
 
 
-def _observed(target: Any) -> dict[str, np.ndarray]:
-    from numpyro.distributions import Unit
-    from numpyro.handlers import seed, trace
-
-    args, kwargs = target.arguments
-    sites = trace(seed(target.model, jax.random.key(0))).get_trace(*args, **kwargs).values()
-    seen = [s for s in sites if s["type"] == "sample" and s["is_observed"]]
-    # A factor is no datum.
-    return {s["name"]: np.asarray(s["value"]) for s in seen if not isinstance(s["fn"], Unit)}
+def _dealt(group: Arrays, chains: int) -> Arrays:
+    return {name: widened(v).reshape(chains, -1, *np.shape(v)[1:]) for name, v in group.items()}
 
 
-def _predict(
-    key: Key, target: Any, latents: dict[str, np.ndarray], names: list[str]
-) -> dict[str, np.ndarray]:
-    from numpyro.handlers import uncondition
-    from numpyro.infer import Predictive
-
-    args, kwargs = target.arguments
-    model = uncondition(_as_large_as_data(target.model))
-    # One draw after the other inside one program, so memory beyond the result does not grow.
-    draw = Predictive(model, latents, return_sites=names, parallel=False)
-    return {name: np.asarray(value) for name, value in draw(key, *args, **kwargs).items()}
+def _names(groups: Mapping[str, Arrays], axes: Mapping[str, list[str | None]]) -> dict[str, str]:
+    every = list(dict.fromkeys(name for group in groups.values() for name in group))
+    taken = {*_SAMPLES, *(axis for names in axes.values() for axis in names if axis)}
+    numbered = {f"{name}_dim_{i}" for name in every for i in range(8)}
+    return renamed(every, lambda name: "/" not in name and name != "", "ArviZ", taken | numbered)
 
 
-def _as_large_as_data(model: Callable) -> Callable:
-    """The model with the distribution of every datum expanded to the datum's shape."""
-    from numpyro.primitives import Messenger
+def _as(kind: Kind, groups: dict[str, Any]) -> Any:
+    if kind == "inferencedata":
+        try:
+            import arviz  # pyright: ignore[reportMissingImports]
 
-    class Expand(Messenger):
-        def process_message(self, msg: dict[str, Any]) -> None:
-            if msg["type"] == "sample" and msg["is_observed"]:
-                fn, shape = msg["fn"], np.shape(msg["value"])
-                msg["fn"] = fn.expand(shape[: len(shape) - fn.event_dim])
+            return arviz.InferenceData(**groups)
+        except (ImportError, AttributeError) as error:
+            raise IngredientError(
+                "kind='inferencedata' needs ArviZ before version 1 (pip install 'arviz<1'); leave kind "
+                "out to have a DataTree."
+            ) from error
+    import xarray
 
-    return Expand(model)
-
-
-def _likelihood(target: Any, latents: dict[str, np.ndarray], names: list[str]) -> dict[str, np.ndarray]:
-    from numpyro.infer import log_likelihood
-
-    args, kwargs = target.arguments
-    values = log_likelihood(target.model, latents, *args, parallel=False, **kwargs)
-    return {name: np.asarray(values[name]) for name in names}
-
-
-def _tree(groups: Groups, kind: Kind | None) -> Any:
-    if (kind or ("inferencedata" if _old_arviz() else "datatree")) == "inferencedata":
-        import arviz  # pyright: ignore[reportMissingImports]
-
-        return arviz.from_dict(**groups)
-    import arviz_base
-
-    return arviz_base.from_dict(groups)
-
-
-def _old_arviz() -> bool:
-    try:
-        return version("arviz").startswith("0.")
-    except PackageNotFoundError:
-        return False
+    return xarray.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})

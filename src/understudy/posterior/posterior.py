@@ -16,14 +16,20 @@ from jaxtyping import Array, Float
 from understudy import files
 from understudy.checks import instance, one_of, random_key, whole
 from understudy.core import ExplicitStudent, IngredientError, Key, Student, Target, Teacher
+from understudy.evaluation.trust.calibration import Simulate
 from understudy.evaluation.trust.check import Trust, default_teacher
 from understudy.evaluation.trust.check import check as trust_check
-from understudy.files.describing import StoreError, describe
-from understudy.posterior import arviz, cost, improve
+from understudy.files import StoreError
+from understudy.files.describing import describe
+from understudy.files.exported import in_chunks, refuse_forked
+from understudy.posterior import arviz, cost
 from understudy.posterior.cost import BreakEven, NutsCost
-from understudy.posterior.exported import in_chunks
-from understudy.posterior.program import CHUNK, flat, make_program, named
-from understudy.posterior.stored import StoredTarget, stored
+from understudy.posterior.draws import CHUNK, flat, named, named_rows
+from understudy.posterior.export import checked_platforms, make_program
+from understudy.posterior.refine import SUPERCHAINS, Refined, refine
+from understudy.posterior.resample import Resampled, importance_resample, independence_resample
+from understudy.posterior.storing import StoredTarget, stored
+from understudy.surroundings import with_own_settings
 
 
 class Stage(eqx.Module):
@@ -100,25 +106,28 @@ class Posterior(eqx.Module):
         """Evaluations of the log density without a gradient spent on the fit."""
         return sum(stage.evaluations for stage in self.stages)
 
-    def sample(self, key: Key, n: int) -> dict[str, np.ndarray]:
+    @with_own_settings
+    def sample(self, key: Key | int, n: int) -> dict[str, np.ndarray]:
         """Draw ``n`` values of every named site (of ``z`` where the target has no names).
 
         Draws are made a chunk at a time, so memory beyond the result is bounded and any ``n`` runs the
-        same compiled program.
+        same compiled program. What is floating comes in float64, whatever JAX computes in: NumPy's sums
+        over a million rows of float32 are wrong in the third digit.
         """
         key, n = random_key(key), whole("n", n)
         if isinstance(self.target, StoredTarget):
             return self.target.program.loaded.sample(key, n)
         return in_chunks(partial(named, self.student, self.target), key, n, CHUNK)
 
-    def draws(self, key: Key, n: int) -> Float[Array, "n d"]:
+    @with_own_settings
+    def draws(self, key: Key | int, n: int) -> Float[Array, "n d"]:
         """Draw ``n`` flat unconstrained vectors, those of :meth:`sample` with the same key."""
         draw = partial(flat, self.student, None)
-        return jnp.asarray(in_chunks(draw, random_key(key), whole("n", n), CHUNK)["z"])
+        z = in_chunks(draw, random_key(key), whole("n", n), CHUNK)["z"]
+        return jnp.asarray(z, jnp.result_type(float))
 
-    def refine(
-        self, key: Key, n: int, steps: int = 8, teacher: Teacher | None = None
-    ) -> improve.Refined:
+    @with_own_settings
+    def refine(self, key: Key | int, n: int, steps: int = 8, teacher: Teacher | None = None) -> Refined:
         """Draw ``n`` vectors and move each by ``steps`` calls of the teacher.
 
         The result holds nested R-hat (the one for many short chains) and ESS beside the draws.
@@ -130,19 +139,22 @@ class Posterior(eqx.Module):
             teacher: in place of the posterior's.
         """
         target = self._target()
+        if teacher is not None:
+            instance("teacher", Teacher, "hmc(0.1)", teacher)
         start, make, move = jax.random.split(random_key(key), 3)
-        z = np.asarray(self.draws(start, whole("n", n) + improve.SUPERCHAINS))
+        z = np.asarray(self.draws(start, whole("n", n) + SUPERCHAINS))
         teacher = teacher or self.teacher or default_teacher(make, target, self.student)
-        return improve.refine(move, target, self.student, teacher, z, whole("steps", steps, least=4))
+        return refine(move, target, self.student, teacher, z, whole("steps", steps, least=4))
 
+    @with_own_settings
     def resample(
         self,
-        key: Key,
+        key: Key | int,
         n: int,
         method: str = "psis",
         candidates: int | None = None,
         moves: int = 32,
-    ) -> improve.Resampled:
+    ) -> Resampled:
         """Draw ``n`` vectors corrected by the two densities; for students that have one.
 
         Args:
@@ -163,28 +175,54 @@ class Posterior(eqx.Module):
         start, pick = jax.random.split(random_key(key))
         if method == "independence":
             z = np.asarray(self.draws(start, n))
-            return improve.independence_resample(pick, target, student, z, whole("moves", moves))
+            return independence_resample(pick, target, student, z, whole("moves", moves))
         count = 4 * max(whole("n", n), 256) if candidates is None else whole("candidates", candidates)
         z = np.asarray(self.draws(start, count))
-        return improve.importance_resample(pick, target, student, z, n)
+        return importance_resample(pick, target, student, z, n)
 
-    def check(self, key: Key | None = None, **settings: Any) -> Trust:
+    @with_own_settings
+    def check(
+        self,
+        key: Key | int | None = None,
+        *,
+        teacher: Teacher | None = None,
+        repeats: Sequence[Student] | None = None,
+        simulate: Simulate | None = None,
+        draws: int = 4096,
+        turns: int = 3,
+        level: float = 0.01,
+    ) -> Trust:
         """Test the draws in several ways; see :func:`understudy.evaluation.trust.check.check`.
 
         Args:
             key: random key; None makes one of the seed.
-            settings: of that function.
+            teacher: whose moves should not change the draws; None takes the posterior's.
+            repeats: students of other seeds; None takes the posterior's.
+            simulate: from a key to (z, x), for the calibration of amortised students.
+            draws: how many draws are tested, rounded up to a multiple of 256.
+            turns: how often the teacher moves every draw.
+            level: probability with which each test warns of a right student.
         """
-        given = {"teacher": self.teacher, "repeats": self.repeats} | settings
-        return trust_check(self._key(key), self._target(), self.student, **given)
+        return trust_check(
+            self._key(key),
+            self._target(),
+            self.student,
+            teacher=self.teacher if teacher is None else teacher,
+            repeats=self.repeats if repeats is None else repeats,
+            simulate=simulate,
+            draws=draws,
+            turns=turns,
+            level=level,
+        )
 
+    @with_own_settings
     def to_arviz(
         self,
-        key: Key,
+        key: Key | int,
         n: int = 4000,
         chains: int = 4,
         *,
-        kind: arviz.Kind | None = None,
+        kind: arviz.Kind = "datatree",
         predictive: bool = True,
         log_likelihood: bool = True,
     ) -> Any:
@@ -197,27 +235,52 @@ class Posterior(eqx.Module):
             key: random key.
             n: number of draws, a multiple of ``chains``.
             chains: number of labels.
-            kind: "datatree" or "inferencedata"; None gives what the installed ArviZ uses.
-            predictive: whether to draw new data, for NumPyro models.
-            log_likelihood: whether to add the log likelihood of every datum, for NumPyro models.
+            kind: "datatree", or "inferencedata" for ArviZ before version 1.
+            predictive: whether to draw new data, for models of NumPyro and PyMC.
+            log_likelihood: whether to add the log likelihood of every datum, for the same models.
         """
         target, draw, predict = self._target(), *jax.random.split(random_key(key))
         if whole("n", n) % whole("chains", chains):
             raise IngredientError(
                 f"n is a multiple of chains={chains}, so that each has as many; {n} came."
             )
-        if kind is not None:
-            one_of("kind", ("datatree", "inferencedata"), kind)
+        one_of("kind", ("datatree", "inferencedata"), kind)
         z = np.asarray(self.draws(draw, n))
         wanted = (kind, predictive, log_likelihood)
         return arviz.to_arviz(predict, target, self.student, z, chains, *wanted)
+
+    @with_own_settings
+    def predict(
+        self, key: Key | int, *args: Any, draws: int = 1000, **kwargs: Any
+    ) -> dict[str, np.ndarray]:
+        """New data, one set for every draw: the posterior predictive, at other arguments if given.
+
+        ``result.predict(key, x=new_covariates)`` draws the observed sites of the model at new
+        covariates; arguments that are left out and without a default (the data) are None.
+
+        Args:
+            key: random key.
+            args: what the model is called with; nothing takes what it was fitted to.
+            draws: how many.
+            kwargs: the same, by name.
+        """
+        target = self._target()
+        if not isinstance(target, arviz.Observing):
+            raise IngredientError(
+                "predict needs a target made of a model, by from_numpyro(model, data) or "
+                f"from_pymc(model); this one is a {type(target).__name__}."
+            )
+        draw, predict = jax.random.split(random_key(key))
+        sites = named_rows(target, np.asarray(self.draws(draw, whole("draws", draws))))
+        return target.predict(predict, sites, *args, **kwargs)
 
     def draws_per_second(self, n: int = 262_144) -> float:
         """Named draws per second, measured now and without compilation."""
         return cost.speed(self.sample, whole("n", n))
 
+    @with_own_settings
     def break_even(
-        self, nuts: NutsCost | None = None, key: Key | None = None, chains: int = 4
+        self, nuts: NutsCost | None = None, key: Key | int | None = None, chains: int = 4
     ) -> BreakEven:
         """From how many effective draws on the fit pays against NUTS on the same target.
 
@@ -232,6 +295,7 @@ class Posterior(eqx.Module):
             nuts = cost.measure_nuts(key, self._target(), start)
         return cost.break_even(self.seconds, self.draws_per_second(), nuts)
 
+    @with_own_settings
     def report(self, path: str | Path, trust: Trust | None = None, nuts: NutsCost | None = None) -> Path:
         """Write one self-contained HTML page: stages, costs, the trust table, marginals and pairs.
 
@@ -240,39 +304,49 @@ class Posterior(eqx.Module):
             trust: what :meth:`check` gave; None checks now.
             nuts: what NUTS costs; None measures it now.
         """
+        from understudy.posterior.writing import columns
         from understudy.report.posterior import write_posterior_report
 
         self._target()
+        path = files.checked_path(path)
+        if trust is not None:
+            instance("trust", Trust, "result.check()", trust)
         trust = trust or self.check()
         even = self.break_even(nuts)
         drawn = self.sample(self._key(None), CHUNK)
         latents = [site.name for site in getattr(self.target, "sites", ())]
         draws = {name: drawn[name] for name in [*latents, *drawn] if name in drawn}
-        return write_posterior_report(path, self, trust, even, draws)
+        return write_posterior_report(path, self, trust, even, columns(draws))
 
+    @with_own_settings
     def save(self, path: str | Path) -> None:
         """Write everything to one file for :func:`understudy.load`: no pickle, with a checksum.
 
         A model is a Python function, so the file holds its name and its data, and beside them the
         program that draws named sites, which needs no model.
         """
+        files.checked_path(path)
         files.save(path, self)
 
+    @with_own_settings
     def export(self, path: str | Path, platforms: Sequence[str] | None = None) -> None:
         """Write one file that draws named sites with jax and numpy alone.
 
-        Read it with :func:`understudy.posterior.exported.load_exported`.
+        Read it with :func:`understudy.load_exported`.
 
         Args:
             path: the file.
             platforms: "cpu", "cuda" and "tpu" or some of them; None takes the one in use.
         """
-        if isinstance(self.target, StoredTarget):
-            program = self.target.program
+        path, platforms = files.checked_path(path), checked_platforms(platforms)
+        if not isinstance(self.target, StoredTarget):
+            make_program(self.student, self.target, platforms).write(path)
+        elif platforms is None or set(platforms) <= set(self.target.program.header["platforms"]):
+            self.target.program.write(path)
         else:
-            program = make_program(self.student, self.target, platforms)
-        files.replace_file(Path(path), program.file())
+            raise IngredientError(self.target.sentence)
 
+    @with_own_settings
     def storable(self) -> "Posterior":
         """The posterior in a form that a file can hold."""
         target = stored(self.target, self.student)
@@ -280,17 +354,32 @@ class Posterior(eqx.Module):
 
     def restored(self, known: Mapping[str, Any], target: Any = None) -> "Posterior":
         """The posterior with its target, where what is known makes it again."""
-        if not isinstance(self.target, StoredTarget):
-            return self
-        return dataclasses.replace(self, target=self.target.restored(known, target))
+        _check_kinds(self)
+        made = self.target
+        if isinstance(made, StoredTarget):
+            made = made.restored(known, target)
+        return dataclasses.replace(self, target=made)
 
     def _target(self) -> Target:
         if isinstance(self.target, StoredTarget):
             raise IngredientError(self.target.sentence)
         return self.target
 
-    def _key(self, key: Key | None) -> Key:
+    def _key(self, key: Key | int | None) -> Key:
+        refuse_forked()
         return jax.random.key(self.seed) if key is None else random_key(key)
+
+
+def _check_kinds(result: Posterior) -> None:
+    """Whether the fields, as a file gave them, are of their kinds."""
+    kinds = {"target": Target, "student": Student, "teacher": Teacher | None, "seed": int}
+    for name, kind in kinds.items():
+        if not isinstance(getattr(result, name, None), kind):
+            raise StoreError(f"its {name} is a {type(getattr(result, name, None)).__name__}")
+    for name, kind in {"stages": Stage, "repeats": Student}.items():
+        several = getattr(result, name, ())
+        if not isinstance(several, tuple) or not all(isinstance(one, kind) for one in several):
+            raise StoreError(f"its {name} are not of the class {kind.__name__}")
 
 
 def _storable(teacher: Teacher | None) -> Teacher | None:

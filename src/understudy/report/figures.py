@@ -1,6 +1,7 @@
 """Pictures of students and of trainings, as matplotlib figures without global state."""
 
 import io
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -47,7 +48,9 @@ def student_against_density(
     density = np.asarray(jnp.exp(log_density(jnp.asarray(grid)[:, None])), float)
     density /= np.trapezoid(density, grid)
     figure, (axes,) = blank_panels(1, (7.2, 3.6))
-    axes.hist(values, bins=grid[::8].tolist(), density=True, color=STUDENT, alpha=0.45, label=name)
+    axes.hist(
+        values, bins=grid[::8].tolist(), density=True, color=STUDENT, alpha=0.45, label=plain_text(name)
+    )
     axes.plot(grid, density, color=EXACT, linewidth=1.8, label="exact density")
     axes.set(xlabel="z", ylabel="density", xlim=(grid[0], grid[-1]))
     axes.legend(frameon=False)
@@ -64,7 +67,7 @@ def draws_beside_exact(draws: Draws, exact: Draws, name: str = "student") -> Fig
     titles = (name, student, STUDENT), ("exact", exact, EXACT)
     for axes, (title, points, colour) in zip(panels, titles, strict=True):
         axes.scatter(*points[:5000, :2].T, s=3, alpha=0.35, color=colour, linewidths=0, rasterized=True)
-        axes.set(title=title, xlabel="z1", ylabel="z2")
+        axes.set(title=plain_text(title), xlabel="z1", ylabel="z2")
         axes.set(**{f"{axis}lim": limits for axis, limits in zip("xy", box.T, strict=True)})
     return figure
 
@@ -85,7 +88,7 @@ def training_curves(
     figure, panels = blank_panels(len(names), (7.2, 1.9 * len(names)), upright=True)
     for axes, name in zip(panels, names, strict=True):
         _curve(axes, steps, _series(rows, name))
-        axes.set_title(curves[name], loc="left", fontsize=10)
+        axes.set_title(plain_text(curves[name], 80), loc="left", fontsize=10)
     panels[-1].set_xlabel("updates")
     return figure
 
@@ -99,8 +102,17 @@ def write_picture(figure: Figure, path: str | Path) -> Path:
 def picture_bytes(figure: Figure) -> bytes:
     """A figure as the bytes of a PNG."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, facecolor="white", metadata={"Software": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a name in a script the font lacks
+        figure.savefig(buffer, format="png", dpi=150, facecolor="white", metadata={"Software": None})
     return buffer.getvalue()
+
+
+def plain_text(text: str, most: int = 40) -> str:
+    """A name for a picture as it is, and short: matplotlib would read dollars as mathematics."""
+    text = " ".join(str(text).encode(errors="replace").decode().split())
+    text = "".join(character if character.isprintable() else "?" for character in text)
+    return (text if len(text) <= most else f"{text[: most - 3]}...").replace("$", r"\$")
 
 
 def _curve(axes: Axes, steps: np.ndarray, values: np.ndarray) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from understudy import files
-from understudy.files.saving import StoreError
+from understudy.checks import shown
+from understudy.files import StoreError
 from understudy.report.figures import CURVES, picture_bytes, training_curves
 
 Record = Mapping[str, Any]
@@ -19,6 +20,8 @@ Record = Mapping[str, Any]
 _PNG = b"\x89PNG\r\n\x1a\n"
 _LISTS = {"figures": ("name", "value"), "pictures": ("file",)}
 
+# Nothing is fetched and nothing runs, whatever a name or a description may hold.
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --paper: #fff; }
 @media (prefers-color-scheme: dark) {
@@ -70,7 +73,7 @@ def describe_run(
         pictures: PNG files of the folder, each with ``file``, ``title`` and ``caption``.
         notes: sentences at the end.
     """
-    path = Path(folder) / "report.json"
+    path = _folder(folder) / "report.json"
     described = {"title": title, "lead": lead, "settings": dict(settings), "figures": list(figures)}
     described |= {"pictures": list(pictures), "notes": list(notes)}
     text = json.dumps(files.plain(described), indent=1, allow_nan=False)
@@ -80,7 +83,7 @@ def describe_run(
 
 def write_report(folder: str | Path) -> Path:
     """Make ``report.html`` of a run's folder from its ``report.json``, ``metrics.jsonl`` or both."""
-    folder = Path(folder)
+    folder = _folder(folder)
     if not folder.is_dir():
         raise StoreError(f"{folder} is not a folder; give the folder of a run, runs/demo say.")
     rows = _rows(folder / "metrics.jsonl")
@@ -91,8 +94,19 @@ def write_report(folder: str | Path) -> Path:
             "report; give the folder of a run, runs/demo say."
         )
     page = _page(_summary(folder, rows) if description is None else description, folder, rows)
-    files.replace_file(folder / "report.html", [page.encode()])
+    files.replace_file(folder / "report.html", [as_bytes(page)])
     return folder / "report.html"
+
+
+def as_bytes(page: str) -> bytes:
+    """A page for a file; what no encoding can write (half of a character) becomes a question mark."""
+    return page.encode(errors="replace")
+
+
+def _folder(folder: Any) -> Path:
+    if not isinstance(folder, str | Path) or not str(folder).strip() or "\0" in str(folder):
+        raise StoreError(f"folder is the name of a folder, such as 'runs/demo'; {shown(folder)} came.")
+    return Path(folder)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -107,7 +121,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     try:
         described = json.loads(path.read_bytes())
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise StoreError(f"{path} cannot be read as JSON ({error}); make the run again.") from error
     if not isinstance(described, dict) or not isinstance(described.get("settings", {}), dict):
         raise StoreError(f"{path} is not the description of a run; write it with describe_run.")
@@ -155,6 +169,7 @@ def document(title: str, lead: str, parts: Sequence[str]) -> str:
     parts = [f"<h1>{title}</h1>", f'<p class="lead">{html.escape(lead)}</p>', *parts]
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f"<title>{title}</title><style>{_STYLE}</style>"
     )
     body = "\n".join(part for part in parts if part)

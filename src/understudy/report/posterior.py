@@ -10,16 +10,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from understudy import files
-from understudy.report.figures import EXACT, QUIET, STUDENT, blank_panels, picture_bytes
-from understudy.report.page import document, figures_table, inlined, show
+from understudy.report.figures import (
+    EXACT,
+    QUIET,
+    STUDENT,
+    blank_panels,
+    picture_bytes,
+    plain_text,
+)
+from understudy.report.page import as_bytes, document, figures_table, inlined, show
 
-Draws = Mapping[str, np.ndarray]
+Arrays = Mapping[str, np.ndarray]
 
 _COLOURS = {"ok": "#1a7f37", "warn": "#9a6700", "fail": "#cf222e"}
 _MOST_MARGINALS, _MOST_PAIRS = 24, 5
 
 
-def write_posterior_report(path: str | Path, result: Any, trust: Any, even: Any, draws: Draws) -> Path:
+def write_posterior_report(
+    path: str | Path, result: Any, trust: Any, even: Any, columns: Arrays
+) -> Path:
     """Write the page.
 
     Args:
@@ -27,9 +36,8 @@ def write_posterior_report(path: str | Path, result: Any, trust: Any, even: Any,
         result: a posterior, for its stages and costs.
         trust: what its check found.
         even: its break-even against NUTS.
-        draws: named draws to show.
+        columns: draws to show, one row a draw, by name.
     """
-    columns = scalars(draws)
     parts = [
         _trust_table(trust),
         *(_finding_picture(finding) for finding in trust.findings),
@@ -45,22 +53,11 @@ def write_posterior_report(path: str | Path, result: Any, trust: Any, even: Any,
     word = "can be trusted as far as these tests see" if trust.trusted else "should not be trusted"
     lead = f"{result.target.dim} unconstrained dimensions. The draws {word}."
     page = document("Posterior", lead, [part for part in parts if part])
-    files.replace_file(Path(path), [page.encode()])
+    files.replace_file(path, [as_bytes(page)])
     return Path(path)
 
 
-def scalars(draws: Draws) -> dict[str, np.ndarray]:
-    """Every entry of every site as a column with a name of its own."""
-    columns = {}
-    for name, value in draws.items():
-        rows = np.asarray(value).reshape(len(value), -1)
-        indices = list(np.ndindex(*np.shape(value)[1:]))
-        for index, column in zip(indices, rows.T, strict=True):
-            columns[f"{name}{list(index)}" if index else name] = column
-    return columns
-
-
-def marginals(columns: Draws) -> Figure:
+def marginals(columns: Arrays) -> Figure:
     """A histogram of every column, as far as there is room."""
     shown = list(columns.items())[:_MOST_MARGINALS]
     across = min(4, len(shown))
@@ -70,13 +67,13 @@ def marginals(columns: Draws) -> Figure:
         axes.set_axis_off()
     for axes, (name, column) in zip(places, shown, strict=False):
         axes.hist(_middle(column), bins=60, density=True, color=STUDENT, alpha=0.7)
-        axes.set_title(name, fontsize=9)
+        axes.set_title(plain_text(name), fontsize=9)
         axes.set_yticks([])
         axes.tick_params(labelsize=7)
     return figure
 
 
-def pairs(columns: Draws) -> Figure:
+def pairs(columns: Arrays) -> Figure:
     """Scatters of the first few columns against each other."""
     names = list(columns)[:_MOST_PAIRS]
     figure = Figure(figsize=(1.9 * len(names), 1.9 * len(names)), layout="constrained")
@@ -92,9 +89,9 @@ def pairs(columns: Draws) -> Figure:
         else:
             axes.set_axis_off()
         if i == len(names) - 1:
-            axes.set_xlabel(names[j], fontsize=8)
+            axes.set_xlabel(plain_text(names[j]), fontsize=8)
         if j == 0:
-            axes.set_ylabel(names[i], fontsize=8)
+            axes.set_ylabel(plain_text(names[i]), fontsize=8)
     return figure
 
 
@@ -104,11 +101,11 @@ def _middle(column: np.ndarray) -> np.ndarray:
     return column[(column >= low) & (column <= high)]
 
 
-def _first(columns: Draws, most: int) -> str:
+def _first(columns: Arrays, most: int) -> str:
     return f"The first {most} of {len(columns)} columns." if len(columns) > most else "All columns."
 
 
-def _summary(columns: Draws) -> str:
+def _summary(columns: Arrays) -> str:
     heads = ("site", "mean", "sd", "5 %", "median", "95 %")
     lines = []
     for name, column in list(columns.items())[:60]:
@@ -118,22 +115,20 @@ def _summary(columns: Draws) -> str:
 
 
 def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table of plain text; a verdict is shown in its colour."""
     top = "".join(f"<th>{html.escape(head)}</th>" for head in heads)
-    rows = ["".join(f"<td>{cell}</td>" for cell in line) for line in lines]
+    rows = ["".join(f"<td>{_cell(text)}</td>" for text in line) for line in lines]
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return f'<div class="scroll"><table><tr>{top}</tr>\n{body}</table></div>'
 
 
+def _cell(text: str) -> str:
+    colour = _COLOURS.get(text)
+    return f'<b style="color:{colour}">{text}</b>' if colour else html.escape(text)
+
+
 def _trust_table(trust: Any) -> str:
-    lines = [
-        (
-            html.escape(finding.name),
-            show(float(finding.figure)),
-            f'<b style="color:{_COLOURS[finding.verdict]}">{finding.verdict}</b>',
-            html.escape(finding.words),
-        )
-        for finding in trust.findings
-    ]
+    lines = [(f.name, show(float(f.figure)), f.verdict, f.words) for f in trust.findings]
     return "<h2>Trust</h2>\n" + _table(("test", "figure", "verdict", "meaning"), lines)
 
 
@@ -143,8 +138,8 @@ def _stages(stages: Sequence[Any]) -> str:
     heads = ("stage", "what it did", "acceptance", "gradients", "run s", "compile s", "kept")
     lines = [
         (
-            html.escape(stage.name),
-            html.escape(stage.note),
+            stage.name,
+            stage.note,
             f"{stage.acceptance:.3f}",
             f"{stage.gradients:,}",
             f"{stage.seconds:.1f}",
@@ -180,14 +175,14 @@ def _finding_picture(finding: Any) -> str:
     return inlined(picture_bytes(figure), finding.name.capitalize(), caption)
 
 
-def _gap(axes: Axes, pictures: Draws) -> str:
+def _gap(axes: Axes, pictures: Arrays) -> str:
     t = np.abs(pictures["t"]).ravel()
     axes.bar(np.arange(len(t)), t, color=STUDENT)
     axes.set(xlabel="feature", ylabel="|t|")
     return "How far the teacher moves each feature of the draws, in standard errors."
 
 
-def _drift(axes: Axes, pictures: Draws) -> str:
+def _drift(axes: Axes, pictures: Arrays) -> str:
     mean, error = pictures["mean"], pictures["mean_error"]
     axes.errorbar(np.arange(len(mean)), mean, yerr=2 * error, fmt="o", color=STUDENT, markersize=3)
     axes.axhline(0, color=QUIET, linewidth=0.8)
@@ -195,13 +190,13 @@ def _drift(axes: Axes, pictures: Draws) -> str:
     return "How far the teacher moves the mean of each coordinate, with two standard errors."
 
 
-def _weights(axes: Axes, pictures: Draws) -> str:
+def _weights(axes: Axes, pictures: Arrays) -> str:
     axes.plot(pictures["rank"], pictures["log_weight"], color=STUDENT)
     axes.set(xlabel="rank", ylabel="log weight", xscale="log")
     return "Log importance weights from the largest on; a steep start means few draws carry all weight."
 
 
-def _classifier(axes: Axes, pictures: Draws) -> str:
+def _classifier(axes: Axes, pictures: Arrays) -> str:
     for name, colour in (("student", STUDENT), ("refined", EXACT)):
         axes.stairs(pictures[name], pictures["edges"], color=colour, label=name)
     axes.legend(frameon=False)
@@ -209,7 +204,7 @@ def _classifier(axes: Axes, pictures: Draws) -> str:
     return "Where the two histograms agree the classifier cannot tell student from refined draws."
 
 
-def _modes(axes: Axes, pictures: Draws) -> str:
+def _modes(axes: Axes, pictures: Arrays) -> str:
     if "mass" in pictures:
         places = np.arange(len(pictures["mass"]))
         axes.bar(places - 0.2, pictures["mass"], 0.4, color=EXACT, label="mass of the target")
@@ -228,7 +223,7 @@ def _modes(axes: Axes, pictures: Draws) -> str:
     return "Where climbs end, in the first two coordinates (in one dimension: and log density)."
 
 
-def _seeds(axes: Axes, pictures: Draws) -> str:
+def _seeds(axes: Axes, pictures: Arrays) -> str:
     for i, row in enumerate(np.atleast_2d(pictures["means"])):
         axes.plot(np.arange(len(row)), row, ".", label=f"seed {i}")
     axes.axhline(0, color=QUIET, linewidth=0.8)
@@ -236,14 +231,14 @@ def _seeds(axes: Axes, pictures: Draws) -> str:
     return "Means of the fits of different seeds."
 
 
-def _calibration(axes: Axes, pictures: Draws) -> str:
+def _calibration(axes: Axes, pictures: Arrays) -> str:
     for counts in np.atleast_2d(pictures["counts"]):
         axes.stairs(counts, pictures["edges"], color=STUDENT, alpha=0.5)
     axes.set(xlabel="rank of the true value", ylabel="simulations")
     return "Ranks of true values among draws; flat where the student is calibrated."
 
 
-_PICTURES: dict[str, Callable[[Axes, Draws], str]] = {
+_PICTURES: dict[str, Callable[[Axes, Arrays], str]] = {
     "teacher gap": _gap,
     "drift": _drift,
     "importance weights": _weights,

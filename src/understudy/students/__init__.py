@@ -10,11 +10,12 @@ from understudy.students.gaussian import (
     FullGaussian,
     GaussianMixture,
     LowRankGaussian,
+    NormalisedGaussian,
 )
 from understudy.students.images import DropoutEncoder, NoisyEncoder, image_encoder
 from understudy.students.implicit import Gated, Implicit
 from understudy.students.mixture import Mixture
-from understudy.students.particles import ChainTable, NormalisedGaussian, Particles
+from understudy.students.particles import ChainTable, Particles
 from understudy.students.program import VariationalProgram
 from understudy.students.semi_implicit import SemiImplicit, semi_implicit, semi_implicit_encoder
 

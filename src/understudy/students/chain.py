@@ -9,7 +9,7 @@ import paramax
 from jaxtyping import Array, ArrayLike, Float
 
 from understudy.checks import instance, positive, whole
-from understudy.core import BoundLogDensity, Condition, IngredientError, Key, Student, Target
+from understudy.core import BoundLogDensity, Condition, IngredientError, Key, Student, Target, follow
 
 
 class TruncatedChain(Student):
@@ -18,7 +18,8 @@ class TruncatedChain(Student):
     With M = diag(exp(log_preconditioner)) and one step size eps_t for each step, "langevin" steps are
     z' = z + eps_t M grad log p(z) + sqrt(2 eps_t M) noise; "leapfrog" steps follow Hamilton's equations
     from one random momentum N(0, M^-1). There is no accept test, so draws are differentiable in the step
-    sizes, the preconditioner and the base student. The target inside is frozen.
+    sizes, the preconditioner and the base student. The target inside is never moved by the student's
+    loss; where theta learns, the chain follows it.
 
     Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017, example 2.
 
@@ -58,6 +59,14 @@ class TruncatedChain(Student):
         self.log_step_sizes = jnp.broadcast_to(log_step, (whole("steps", steps),))
         self.log_preconditioner = jnp.zeros(base.dim)
         self.kind, self.dim = kind, base.dim
+
+    def following(self, target: Target) -> "TruncatedChain":
+        """The same chain towards the target as it is now; a chain towards another one stays as it is."""
+        chain = eqx.tree_at(lambda c: c.base, self, follow(self.base, target))
+        held = paramax.unwrap(self.target)
+        if jax.tree.structure(held) != jax.tree.structure(paramax.unwrap(target)):
+            return chain
+        return eqx.tree_at(lambda c: c.target, chain, paramax.non_trainable(target))
 
     def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw from the base student and run the chain."""

@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, Scalar
 from understudy.checks import fraction, random_key, vector, whole
 from understudy.core import Condition, DiscreteStudent, Key, Lesson, ProjectableStudent
 from understudy.networks import flat
-from understudy.students._common import features, pool
+from understudy.students.common import features, pool
 
 # Projection keeps probabilities this far from zero and one, so that log densities stay finite.
 _MARGIN = 1e-6

@@ -8,19 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import paramax
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Float
 
 from understudy.checks import number, random_key, shown, whole
 from understudy.core import Condition, IngredientError, Key, Student
+from understudy.networks import join_layers, layers_size
 
 
 class Dropout(Student):
     """Network weights under random noise, W = M diag(noise): dropout and its relatives.
 
-    A draw is the vector of all weight matrices, then all biases, in the order in which
-    ``jax.flatten_util.ravel_pytree`` reads a :class:`~understudy.networks.Perceptron`. The noise has
-    mean one and variance rate / (1 - rate); biases have none.
+    A draw is the vector of all weights that :class:`~understudy.targets.BayesianNetwork` reads, layer
+    after layer (:func:`~understudy.networks.join_layers`). The noise has mean one and variance
+    rate / (1 - rate); biases have none.
 
     References: Srivastava et al., "Dropout", 2014; Wan et al., "Regularization of Neural Networks using
     DropConnect", 2013; Gal and Ghahramani, "Dropout as a Bayesian Approximation", 2016.
@@ -58,7 +58,7 @@ class Dropout(Student):
         if noise not in _NOISES:
             raise IngredientError(f"noise is one of {sorted(_NOISES)}; {noise!r} came.")
         self.noise = noise
-        self.dim = sum(out * size + out for out, size in shapes)
+        self.dim = layers_size([(size, out) for out, size in shapes])
 
     def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw ``n`` noisy copies of all weights."""
@@ -67,8 +67,8 @@ class Dropout(Student):
 
         def one(key: Key) -> Float[Array, " d"]:
             keys = jax.random.split(key, len(self.weights))
-            triples = zip(keys, self.weights, rates, strict=True)
-            return ravel_pytree(([w * draw(k, w.shape, r) for k, w, r in triples], self.biases))[0]
+            layers = zip(keys, self.weights, self.biases, rates, strict=True)
+            return join_layers([((w * draw(k, w.shape, rate)).T, b) for k, w, b, rate in layers])
 
         return jax.vmap(one)(jax.random.split(key, n))
 

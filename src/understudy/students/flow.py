@@ -21,7 +21,7 @@ from jaxtyping import Array, ArrayLike, Float, Scalar
 from understudy.checks import instance, number, positive, random_key, vector, whole
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key
 from understudy.networks import flat
-from understudy.students._common import features
+from understudy.students.common import features
 
 
 class Flow(ExplicitStudent):

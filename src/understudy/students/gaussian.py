@@ -1,4 +1,4 @@
-"""Gaussian students: diagonal, full, low rank, and mixtures of them."""
+"""Gaussian students: diagonal, normalised, full, low rank, and mixtures of them."""
 
 import equinox as eqx
 import jax
@@ -16,26 +16,19 @@ from understudy.core import (
     Lesson,
     ProjectableStudent,
     StratifiedStudent,
+    Student,
 )
-from understudy.students._common import pool, stratify
+from understudy.students.common import pool, stratify
 
 # The share of the old covariance that projection always keeps, so that it stays positive definite.
 _KEPT = 1e-10
+# Steps of factor analysis in one projection, and the share of a variance that no factor may explain.
+_STEPS = 10
+_LEAST_OWN = 1e-6
 
 
-class DiagonalGaussian(ExplicitStudent, ProjectableStudent):
-    """A Gaussian with independent coordinates, q(z) = N(z; mean, diag(scale^2)).
-
-    Projection averages the first two moments, which minimises the inclusive KL of a mixture of the
-    old student (share 1 - rate) and the teacher's draws (share rate).
-
-    Reference: Bishop, "Pattern Recognition and Machine Learning", 2006, section 10.7.
-
-    Args:
-        dim: size of a draw.
-        mean: start of the mean, one number or a vector.
-        scale: start of the standard deviations, one positive number or a vector.
-    """
+class MeanField(Student):
+    """A student with a mean and a standard deviation for every coordinate."""
 
     mean: Float[Array, " d"]
     log_scale: Float[Array, " d"]
@@ -50,6 +43,24 @@ class DiagonalGaussian(ExplicitStudent, ProjectableStudent):
     def scale(self) -> Float[Array, " d"]:
         """The standard deviations."""
         return jnp.exp(self.log_scale)
+
+
+class DiagonalGaussian(MeanField, ExplicitStudent, ProjectableStudent):
+    """A Gaussian with independent coordinates, q(z) = N(z; mean, diag(scale^2)).
+
+    Projection averages the first two moments, which minimises the inclusive KL of a mixture of the
+    old student (share 1 - rate) and the teacher's draws (share rate).
+
+    Reference: Bishop, "Pattern Recognition and Machine Learning", 2006, section 10.7.
+
+    Args:
+        dim: size of a draw.
+        mean: start of the mean, one number or a vector.
+        scale: start of the standard deviations, one positive number or a vector.
+    """
+
+    def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
+        super().__init__(dim, mean, scale)
 
     def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw mean + scale * noise."""
@@ -67,6 +78,28 @@ class DiagonalGaussian(ExplicitStudent, ProjectableStudent):
         variance = within + rate * (1 - rate) * (mean - self.mean) ** 2
         scale = jnp.sqrt(jnp.maximum(variance, _KEPT * self.scale**2))
         return DiagonalGaussian(self.dim, self.mean + rate * (mean - self.mean), scale)
+
+
+class NormalisedGaussian(MeanField):
+    """A mean-field Gaussian whose n draws have, as a set, exactly its mean and standard deviation.
+
+    The noises are normalised by their own mean and standard deviation before they are scaled, which
+    ties the draws together: the student has no density.
+
+    Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017, section 5.2.
+
+    Its settings are those of :class:`DiagonalGaussian`.
+    """
+
+    def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
+        super().__init__(dim, mean, scale)
+
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw noises, normalise them over the set, scale and shift."""
+        whole("the number of normalised particles", n, least=2)
+        noise = jax.random.normal(key, (n, self.dim))
+        noise = (noise - noise.mean(0)) / noise.std(0)
+        return self.mean + self.scale * noise
 
 
 class FullGaussian(ExplicitStudent, ProjectableStudent):
@@ -126,11 +159,14 @@ class FullGaussian(ExplicitStudent, ProjectableStudent):
         return FullGaussian(self.dim, self.mean + rate * (mean - self.mean), factor)
 
 
-class LowRankGaussian(ExplicitStudent):
+class LowRankGaussian(ExplicitStudent, ProjectableStudent):
     """A Gaussian with a few free directions, q(z) = N(z; mean, diag(scale^2) + F F').
 
+    A density takes O(d r^2). Projection averages the first two moments, as for :class:`FullGaussian`,
+    and fits them by a few steps of factor analysis that start where the student is.
+
     Reference: Ong, Nott and Smith, "Gaussian Variational Approximation with a Factor Covariance
-    Structure", 2018.
+    Structure", 2018; Rubin and Thayer, "EM algorithms for ML factor analysis", 1982 (the projection).
 
     Args:
         dim: size of a draw.
@@ -168,6 +204,50 @@ class LowRankGaussian(ExplicitStudent):
         squares = jnp.sum((u - v @ shared) ** 2) + jnp.sum(shared**2)
         log_determinant = 2 * jnp.sum(self.log_scale) + 2 * jnp.sum(jnp.log(jnp.diag(cholesky)))
         return -0.5 * (squares + log_determinant + self.dim * jnp.log(2 * jnp.pi))
+
+    def project(self, lessons: Lesson, rate: Scalar) -> "LowRankGaussian":
+        """Move mean and covariance towards the weighted moments of the improved draws."""
+        rows, weights, rate = pool(lessons, rate)
+        mean = weights @ rows
+        old = jnp.sqrt(jnp.maximum(1 - rate, _KEPT))
+        roots = [
+            old * self.factor.T,
+            jnp.sqrt(rate * weights)[:, None] * (rows - mean),
+            jnp.sqrt(rate * (1 - rate)) * (mean - self.mean)[None],
+        ]
+        own = old * jnp.exp(self.log_scale)
+        variance, factor = _factor_analysis(
+            jnp.exp(2 * self.log_scale), self.factor, own**2, jnp.concatenate(roots)
+        )
+        moved = (self.mean + rate * (mean - self.mean), 0.5 * jnp.log(variance), factor)
+        return eqx.tree_at(
+            lambda student: (student.mean, student.log_scale, student.factor), self, moved
+        )
+
+
+def _factor_analysis(
+    variance: Float[Array, " d"],
+    factor: Float[Array, "d r"],
+    own: Float[Array, " d"],
+    roots: Float[Array, "m d"],
+) -> tuple[Float[Array, " d"], Float[Array, "d r"]]:
+    """Steps of expectation-maximisation that fit diag(variance) + F F' to S = diag(own) + R' R.
+
+    S is never made, so a step takes O(m d r).
+    """
+    total = own + (roots**2).sum(0)
+
+    def step(_, fit):
+        variance, factor = fit
+        scaled = factor / variance[:, None]
+        noise = jnp.linalg.inv(jnp.eye(factor.shape[1]) + factor.T @ scaled)
+        gain = scaled @ noise
+        crossed = own[:, None] * gain + roots.T @ (roots @ gain)
+        moments = noise + gain.T @ crossed
+        factor = jnp.linalg.solve(moments, crossed.T).T
+        return jnp.maximum(total - (factor * crossed).sum(1), _LEAST_OWN * total), factor
+
+    return jax.lax.fori_loop(0, _STEPS, step, (variance, factor))
 
 
 class GaussianMixture(ExplicitStudent, StratifiedStudent):

@@ -34,7 +34,17 @@ def image_encoder(
     return GaussianEncoder(ImageNetwork(key, size, 2 * whole("dim", dim), hidden, channels), dim)
 
 
-class NoisyEncoder(Student):
+class WildImageEncoder(Student):
+    """A student whose convolutions of the image are batch normalised: train in batches, then settle."""
+
+    features: eqx.AbstractVar[ConvolutionalFeatures]
+
+    def settled(self, x: Float[Array, "b h w"]) -> "WildImageEncoder":
+        """The same with the statistics of these images stored, for use after training."""
+        return eqx.tree_at(lambda student: student.features, self, self.features.settled(x))
+
+
+class NoisyEncoder(WildImageEncoder):
     """CNN-G: features of the image split into h, mu and log sigma; z = f([h, mu + sigma noise]).
 
     The Gaussian noise passes through a perceptron, so the draws have no density. The convolutions are
@@ -82,12 +92,8 @@ class NoisyEncoder(Student):
         noises = mean + jnp.exp(log_scale) * jax.random.normal(key, (n, self.noise))
         return jax.vmap(lambda e: self.head(jnp.concatenate([leaky(h), e])))(noises)
 
-    def settled(self, x: Float[Array, "b h w"]) -> "NoisyEncoder":
-        """The same with the statistics of these images stored, for use after training."""
-        return eqx.tree_at(lambda s: s.features, self, self.features.settled(x))
 
-
-class DropoutEncoder(Student):
+class DropoutEncoder(WildImageEncoder):
     """CNN-B: features of the image times Bernoulli noise, z = f(features * mask / (1 - rate)).
 
     The convolutions are batch normalised: train in batches, then call :meth:`settled`.
@@ -128,7 +134,3 @@ class DropoutEncoder(Student):
         h = leaky(self.features(x)) / (1 - self.rate)
         kept = jax.random.bernoulli(key, 1 - self.rate, (n, h.size))
         return jax.vmap(lambda mask: self.head(h * mask))(kept)
-
-    def settled(self, x: Float[Array, "b h w"]) -> "DropoutEncoder":
-        """The same with the statistics of these images stored, for use after training."""
-        return eqx.tree_at(lambda s: s.features, self, self.features.settled(x))

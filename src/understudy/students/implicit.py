@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Float
 from understudy.checks import random_key, sizes, whole
 from understudy.core import Condition, Key, StratifiedStudent, Student
 from understudy.networks import Perceptron, flat
-from understudy.students._common import features, stratify
+from understudy.students.common import features, stratify
 
 
 class Implicit(Student):

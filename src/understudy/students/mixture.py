@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from understudy.checks import positive, vector
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, StratifiedStudent
-from understudy.students._common import stratify
+from understudy.students.common import stratify
 
 
 class Mixture(ExplicitStudent, StratifiedStudent):

@@ -1,12 +1,12 @@
-"""Students made of the draws themselves: particles, normalised particles and tables of chains."""
+"""Students made of the draws themselves: particles, and tables of chains."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Scalar
 
-from understudy.checks import number, positive, shown, vector, whole
-from understudy.core import Condition, Indexed, IngredientError, Key, Lesson, ProjectableStudent, Student
+from understudy.checks import number, shown, whole
+from understudy.core import Condition, Indexed, IngredientError, Key, Lesson, ProjectableStudent
 
 
 class Particles(ProjectableStudent):
@@ -97,37 +97,6 @@ class ChainTable(ProjectableStudent):
         index = lessons.x.index
         moved = _move(self.z[index], lessons.after, lessons.kept, rate)
         return eqx.tree_at(lambda table: table.z, self, self.z.at[index].set(moved))
-
-
-class NormalisedGaussian(Student):
-    """A mean-field Gaussian whose n draws have, as a set, exactly its mean and standard deviation.
-
-    The noises are normalised by their own mean and standard deviation before they are scaled, which
-    ties the draws together: the student has no density.
-
-    Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017, section 5.2.
-
-    Args:
-        dim: size of a draw.
-        mean: start of the mean, one number or a vector.
-        scale: start of the standard deviations, one positive number or a vector.
-    """
-
-    mean: Float[Array, " d"]
-    log_scale: Float[Array, " d"]
-    dim: int = eqx.field(static=True)
-
-    def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
-        self.dim = whole("dim", dim)
-        self.mean = vector("mean", mean, dim)
-        self.log_scale = jnp.log(vector("scale", positive("scale", scale), dim))
-
-    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
-        """Draw noises, normalise them over the set, scale and shift."""
-        whole("the number of normalised particles", n, least=2)
-        noise = jax.random.normal(key, (n, self.dim))
-        noise = (noise - noise.mean(0)) / noise.std(0)
-        return self.mean + jnp.exp(self.log_scale) * noise
 
 
 def _choose(key: Key, z: Float[Array, "m d"], n: int) -> Float[Array, "n d"]:

@@ -12,7 +12,7 @@ from understudy.core import Condition, Key, SemiImplicitStudent
 from understudy.networks import Perceptron, flat
 from understudy.networks.convolutions import Size, leaky
 from understudy.networks.images import ConvolutionalFeatures
-from understudy.students._common import features as flat_features
+from understudy.students.common import features as flat_features
 
 
 class SemiImplicit(SemiImplicitStudent):
@@ -99,13 +99,7 @@ def semi_implicit_encoder(
 ) -> SemiImplicit:
     """A :class:`SemiImplicit` encoder of images: the paper's Gaussian one, noise beside its features.
 
-    Args:
-        key: random key for the weights.
-        dim: size of a draw.
-        size: height and width of the images.
-        noise: number of Gaussian noises.
-        hidden: widths of the perceptron's hidden layers.
-        channels: of the convolutions.
+    Its settings are those of :func:`~understudy.students.image_encoder`, and the number of noises.
     """
     first, second = jax.random.split(random_key(key))
     features = ConvolutionalFeatures(first, size, channels)

@@ -5,7 +5,7 @@ from understudy.targets.density import LogDensity, OfIndexed
 from understudy.targets.latent import LatentVariableModel
 from understudy.targets.toy import (
     Ising,
-    Mixture,
+    MixtureOfGaussians,
     Moons,
     Ring,
     Warped,
@@ -22,7 +22,7 @@ __all__ = [
     "Ising",
     "LatentVariableModel",
     "LogDensity",
-    "Mixture",
+    "MixtureOfGaussians",
     "Moons",
     "OfIndexed",
     "Prediction",

@@ -14,6 +14,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, Scalar
 
 from understudy.checks import function, number, one_of, positive, shown, sizes, whole
 from understudy.core import Condition, IngredientError, Key, Target
+from understudy.networks import join_layers, layers_size, split_layers
 
 
 class Prediction(NamedTuple):
@@ -83,7 +84,7 @@ class BayesianNetwork(Target):
         _check_labels(labels, likelihood, outputs)
         self.widths = (features.shape[1], *sizes("hidden", hidden), outputs)
         self.activation = function("activation", activation)
-        self.dim = sum(map(_size, self.shapes))
+        self.dim = layers_size(self.shapes)
         rows = jnp.broadcast_to(number("weights", 1.0 if weights is None else weights), labels.shape)
         frozen = (features, labels, rows, positive("prior_scale", prior_scale), positive("noise", noise))
         names = ("features", "labels", "weights", "prior_scale", "noise")
@@ -107,11 +108,10 @@ class BayesianNetwork(Target):
 
     def outputs(self, z: Float[Array, " d"], features: Float[Array, "m p"]) -> Float[Array, "m o"]:
         """The network's outputs (logits or means) for every row of ``features``."""
-        h, at = features, 0
-        for i, (fan_in, fan_out) in enumerate(self.shapes):
-            weight = z[at : at + fan_in * fan_out].reshape(fan_in, fan_out)
-            at += (fan_in + 1) * fan_out
-            h = (h if i == 0 else self.activation(h)) @ weight + z[at - fan_out : at]
+        (weight, bias), *others = split_layers(z, self.shapes)
+        h = features @ weight + bias
+        for weight, bias in others:
+            h = self.activation(h) @ weight + bias
         return h
 
     def log_likelihood(self, outputs: Float[Array, "m o"], labels: Array) -> Float[Array, " m"]:
@@ -141,16 +141,14 @@ class BayesianNetwork(Target):
         one = paramax.unwrap(self)
         squares = [jnp.mean(jnp.sum(one.features**2, 1)), *self.widths[1:-1]]
         scales = [
-            jnp.full(i * o, 1 / jnp.sqrt(jnp.maximum(square, 1e-12)))
+            (jnp.full((i, o), 1 / jnp.sqrt(jnp.maximum(square, 1e-12))), jnp.zeros(o))
             for (i, o), square in zip(self.shapes, squares, strict=True)
         ]
-        offs = [jnp.zeros(o) for _, o in self.shapes]
-        scale = jnp.concatenate([part for pair in zip(scales, offs, strict=True) for part in pair])
-        scale = jnp.minimum(scale, one.prior_scale)
+        scale = jnp.minimum(join_layers(scales), one.prior_scale)
         return scale * jax.random.normal(key, (n, self.dim))
 
     def minibatches(self, size: int) -> "RandomRows":
-        """Conditions for ``fit``: ``size`` rows at random, as one minibatch posterior."""
+        """Conditions for ``train``: ``size`` rows at random, as one minibatch posterior."""
         rows = paramax.unwrap(self.labels).shape[0]
         return RandomRows(rows, whole("size", size))
 
@@ -211,10 +209,6 @@ def logistic_regression(
 ) -> BayesianNetwork:
     """Bayesian logistic regression, y ~ Bernoulli(sigmoid(w x + b)); the last weight is b."""
     return BayesianNetwork(features, labels, (), prior_scale=prior_scale)
-
-
-def _size(shape: tuple[int, int]) -> int:
-    return (shape[0] + 1) * shape[1]
 
 
 def _check_rows(features: Array, labels: Array) -> None:

@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
 from understudy.checks import shown, whole
 from understudy.core import Condition, IngredientError, Target, prepared
+from understudy.surroundings import with_own_settings
 
 
 class LogDensity(Target):
@@ -38,6 +40,8 @@ class LogDensity(Target):
                 f"LogDensity needs a function of one vector, such as lambda z: -z @ z / 2; "
                 f"a {type(function).__name__} came."
             )
+        if not isinstance(conditional, bool):
+            raise IngredientError(f"conditional is True or False; {shown(conditional)} came.")
         self.function = function
         self.parameters = _named(dim) if isinstance(dim, Mapping) else None
         self.dim = self.parameters.dim if self.parameters else whole("dim, the size of a draw,", dim)
@@ -45,20 +49,23 @@ class LogDensity(Target):
         names = [one.name for one in self.parameters.every] if self.parameters else None
         _check_arguments(function, names, conditional)
 
+    @with_own_settings
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """The function's value, as a scalar."""
-        given = (x,) if self.conditional else ()
-        log_det = jnp.zeros(())
         if self.parameters is None:
-            value = _array(self.function(z, *given))
+            given = (x,) if self.conditional else ()
+            value, log_det = _array(_called(self.function, (z, *given), {})), jnp.zeros(())
         else:
             values, log_det = self.parameters.constrain(z)
-            value = _array(self.function(**values, **({"x": x} if self.conditional else {})))
+            given = {"x": x} if self.conditional else {}
+            value = _array(_called(self.function, (), values | given))
         if value.shape != ():
             raise IngredientError(
                 f"A log density gives one number per draw; this one gives shape {value.shape} for a "
                 f"draw of shape {z.shape}. Sum over the axes that are left (for example .sum())."
             )
+        if jnp.issubdtype(value.dtype, jnp.complexfloating):
+            raise IngredientError("A log density gives one real number per draw; this one is complex.")
         return (value + log_det).astype(jnp.result_type(float))
 
     def constrain(self, z: Float[Array, " d"], x: Condition = None) -> dict[str, Array]:
@@ -103,6 +110,32 @@ def _takes(function: Callable, count: int, names: Sequence[str] = ()) -> bool:
     except ValueError:  # a builtin without a signature
         return True
     return True
+
+
+def _called(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> Any:
+    """The function's value, or a sentence about what it does that JAX cannot trace."""
+    try:
+        return function(*args, **kwargs)
+    except IngredientError:
+        raise
+    except RecursionError as error:
+        raise IngredientError("The log density calls itself without end; let it stop.") from error
+    except (jax.errors.TracerArrayConversionError, jax.errors.TracerIntegerConversionError) as error:
+        raise IngredientError(
+            "The log density calls NumPy, or another library that JAX cannot trace, on a draw; write it "
+            "with jax.numpy (import jax.numpy as jnp) and jax.scipy."
+        ) from error
+    except jax.errors.ConcretizationTypeError as error:
+        raise IngredientError(
+            "The log density asks in Python for the value of a draw (if, while, float(), bool()), which "
+            "JAX does not know while it traces; use jnp.where or jax.lax.cond."
+        ) from error
+    except Exception as error:
+        first = (str(error).strip().splitlines() or [""])[0]
+        raise IngredientError(
+            f"The log density raises {type(error).__name__} ({first}) at a draw; it must give a number "
+            "for every vector of its size."
+        ) from error
 
 
 def _array(value: Any) -> Array:

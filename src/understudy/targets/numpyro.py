@@ -1,5 +1,6 @@
 """NumPyro models as targets: unconstrained flat vectors inside, named sites outside."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -11,22 +12,18 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree, Scalar
 from numpyro import distributions
 from numpyro.distributions import biject_to
-from numpyro.handlers import seed, substitute, trace
-from numpyro.infer import init_to_uniform
+from numpyro.handlers import seed, substitute, trace, uncondition
+from numpyro.infer import Predictive, init_to_uniform
+from numpyro.infer import log_likelihood as numpyro_log_likelihood
 from numpyro.infer import util as numpyro_util
+from numpyro.primitives import Messenger
 
-from understudy.core import Condition, IngredientError, Key, Target
+from understudy.core import Condition, IngredientError, Key, Site, Target
+from understudy.surroundings import own_settings, with_own_settings
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 _TRIES = 20
-
-
-class Site(NamedTuple):
-    """A latent variable of the model: its name and the shape of its unconstrained value."""
-
-    name: str
-    shape: tuple[int, ...]
 
 
 class NumPyroTarget(Target):
@@ -53,18 +50,21 @@ class NumPyroTarget(Target):
         """What the model is called with: ``(args, kwargs)``."""
         return _join(self.data, self.rest)
 
+    @with_own_settings
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log joint density of one flat unconstrained draw and the data, Jacobian included."""
         data, rest = (self.data, self.rest) if x is None else _divide(x)
         value = _log_density(self.model, rest, data, self._named(z))
         return value.astype(jnp.result_type(float))
 
+    @with_own_settings
     def constrain(self, z: Float[Array, " d"], x: Condition = None) -> dict[str, Array]:
         """The named sites of one flat draw on their own scale, deterministic sites included."""
         args, kwargs = _join(*((self.data, self.rest) if x is None else _divide(x)))
         model = seed(self.model, jax.random.key(0))
         return numpyro_util.constrain_fn(model, args, kwargs, self._named(z), return_deterministic=True)
 
+    @with_own_settings
     def unconstrain(self, values: dict[str, Array], x: Condition = None) -> Float[Array, " d"]:
         """The flat draw whose latent sites have these values."""
         args, kwargs = _join(*((self.data, self.rest) if x is None else _divide(x)))
@@ -72,6 +72,68 @@ class NumPyroTarget(Target):
         latents = {site.name: jnp.asarray(values[site.name], float) for site in self.sites}
         free = numpyro_util.unconstrain_fn(model, args, kwargs, latents)
         return jnp.concatenate([free[site.name].ravel() for site in self.sites])
+
+    def observed(self) -> dict[str, np.ndarray]:
+        """The data by the names of their sites."""
+        seen = [site for site in self._traced() if _is_datum(site)]
+        return {site["name"]: np.asarray(site["value"]) for site in seen}
+
+    @with_own_settings
+    def predict(
+        self, key: Key, draws: dict[str, np.ndarray], *args: Any, **kwargs: Any
+    ) -> dict[str, np.ndarray]:
+        """New data for every draw of the named sites.
+
+        Args:
+            key: random key.
+            draws: of the latent sites; others are ignored.
+            args: what the model is called with; nothing takes the target's own arguments.
+            kwargs: the same, by name. What is left out and has no default is None.
+        """
+        names = list(self.observed())
+        if not names:
+            raise IngredientError(
+                f"The model {_name(self.model)} has no observed site to predict; give it one with obs=."
+            )
+        given = _filled(self.model, args, kwargs) if args or kwargs else self.arguments
+        # One draw after the other inside one program, so memory beyond the result does not grow.
+        model = uncondition(_Expanded(self.model))
+        predictive = Predictive(model, self._latents(draws), return_sites=names, parallel=False)
+        try:
+            made = predictive(key, *given[0], **given[1])
+        except Exception as error:
+            raise _cannot_run(self.model, error) from error
+        return {name: np.asarray(made[name]) for name in names}
+
+    @with_own_settings
+    def log_likelihood(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Log likelihood of every datum for every draw of the named sites."""
+        args, kwargs = self.arguments
+        latents = self._latents(draws)
+        values = numpyro_log_likelihood(self.model, latents, *args, parallel=False, **kwargs)
+        return {name: np.asarray(values[name]) for name in self.observed()}
+
+    def axes(self) -> tuple[dict[str, list[Any]], dict[str, list[str | None]]]:
+        """Coordinates of the model's plates, and for every site the plate of each of its axes."""
+        coordinates: dict[str, list[Any]] = {}
+        axes: dict[str, list[str | None]] = {}
+        for site in self._traced():
+            frames = site.get("cond_indep_stack") or []
+            if site["type"] == "sample" and frames:
+                batch = len(site["fn"].batch_shape)
+                axes[site["name"]] = [None] * np.ndim(site["value"])
+                for frame in frames:
+                    axes[site["name"]][batch + frame.dim] = frame.name
+                    coordinates[frame.name] = list(range(frame.size))
+        return coordinates, axes
+
+    @with_own_settings
+    def _traced(self) -> list[dict[str, Any]]:
+        args, kwargs = self.arguments
+        return list(trace(seed(self.model, jax.random.key(0))).get_trace(*args, **kwargs).values())
+
+    def _latents(self, draws: dict[str, np.ndarray]) -> dict[str, Array]:
+        return {site.name: jnp.asarray(draws[site.name], float) for site in self.sites}
 
     def _named(self, z: Float[Array, " d"]) -> dict[str, Array]:
         sizes = [math.prod(site.shape) for site in self.sites]
@@ -92,12 +154,18 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> NumPyroTarget:
             f"from_numpyro takes a NumPyro model, a function that calls numpyro.sample, and then its "
             f"arguments; a {type(model).__name__} came."
         )
+    _check_arguments(model, args, kwargs)
+    with own_settings():
+        return _target_of(model, args, kwargs)
+
+
+def _target_of(model: Callable, args: tuple, kwargs: dict[str, Any]) -> NumPyroTarget:
     data, rest = _divide((args, kwargs))
     try:
         sites = _inspect(model, data, rest)
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
         data, rest = None, _Fixed((args, kwargs))
-        sites = _inspect(model, data, rest)
+        sites = _inspect_fixed(model, rest)
     dim = sum(math.prod(site.shape) for site in sites)
     target = NumPyroTarget(data=data, model=model, rest=rest, sites=sites, dim=dim)
     try:
@@ -107,6 +175,43 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> NumPyroTarget:
     except Exception as error:
         raise _cannot_run(model, error) from error
     return target
+
+
+def _inspect_fixed(model: Callable, rest: "_Fixed") -> tuple[Site, ...]:
+    try:
+        return _inspect(model, None, rest)
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
+        raise IngredientError(
+            f"What the model {_name(model)} does depends on the value of a draw, or it calls NumPy on "
+            f"one ({type(error).__name__}); its sites must be the same for every draw, so use jnp.where "
+            "or jax.lax.cond and jax.numpy instead."
+        ) from error
+
+
+def _check_arguments(model: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Whether every array holds numbers, before JAX says so in its own words."""
+    named = {f"number {i + 1}": value for i, value in enumerate(args)} | kwargs
+    for name, value in named.items():
+        for leaf in jax.tree.leaves(value):
+            fault = _fault_of(leaf)
+            if fault:
+                raise IngredientError(f"Argument {name} of the model {_name(model)} {fault}.")
+
+
+def _fault_of(leaf: Any) -> str | None:
+    if isinstance(leaf, np.ma.MaskedArray):
+        return "is a masked array; leave masked entries out, or fill them in"
+    if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind not in "fiubcV":
+        return f"is an array of dtype {leaf.dtype}; give numbers"
+    if isinstance(leaf, np.ndarray) and leaf.dtype.names is not None:
+        return "is an array of records; give its columns as arrays of numbers"
+    if hasattr(leaf, "to_numpy"):
+        return f"is a {type(leaf).__name__}; give its .to_numpy()"
+    try:
+        hash(leaf) if not isinstance(leaf, np.ndarray | jax.Array) else None
+    except TypeError:
+        return f"is a {type(leaf).__name__}, which JAX cannot tell from another; give arrays or numbers"
+    return None
 
 
 class _Fixed:
@@ -137,7 +242,7 @@ def _divide(arguments: Any) -> tuple[PyTree, _Static]:
 
 
 def _is_data(leaf: Any) -> bool:
-    return eqx.is_array(leaf) or (isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiub")
+    return eqx.is_array(leaf) or (isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiubcV")
 
 
 def _join(data: PyTree, rest: Any) -> Arguments:
@@ -170,6 +275,12 @@ def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
         raise
     except Exception as error:
         raise _cannot_run(model, error) from error
+    empty = [site.name for site in sites if 0 in site.shape]
+    if empty:
+        raise IngredientError(
+            f"Site {empty[0]!r} of the model {_name(model)} has no entry (its shape holds a 0); leave "
+            "it out, or give data that are not empty."
+        )
     if not sites:
         raise IngredientError(
             f"The model {_name(model)} has no latent variable to draw; give it a numpyro.sample without "
@@ -268,3 +379,36 @@ def _culprits(target: NumPyroTarget) -> str:
 
 def _name(model: Callable) -> str:
     return getattr(model, "__name__", type(model).__name__)
+
+
+def _is_datum(site: dict[str, Any]) -> bool:
+    # A factor is no datum.
+    return (
+        site["type"] == "sample"
+        and site["is_observed"]
+        and not isinstance(site["fn"], distributions.Unit)
+    )
+
+
+class _Expanded(Messenger):
+    """The model with the distribution of every datum expanded to the datum's shape."""
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "sample" and msg["is_observed"]:
+            fn, shape = msg["fn"], np.shape(msg["value"])
+            msg["fn"] = fn.expand(shape[: len(shape) - fn.event_dim])
+
+
+def _filled(model: Callable, args: tuple, kwargs: dict[str, Any]) -> Arguments:
+    """Arguments with None for what is left out and has no default: the data to predict."""
+    try:
+        bound = inspect.signature(model).bind_partial(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise IngredientError(
+            f"The model {_name(model)} does not take these arguments ({error}); give those of the model."
+        ) from error
+    for name, parameter in inspect.signature(model).parameters.items():
+        ordinary = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if ordinary and parameter.default is parameter.empty:
+            bound.arguments.setdefault(name, None)
+    return bound.args, bound.kwargs

@@ -38,6 +38,12 @@ class Parameters(eqx.Module):
             raise IngredientError(
                 'parameters are named, such as {"mu": (), "tau": positive}; none came.'
             )
+        for name in supports:
+            if not isinstance(name, str) or not name.isidentifier():
+                raise IngredientError(
+                    'parameters are named as arguments of a function are, such as {"mu": ()}; '
+                    f"{shown(name)} came."
+                )
         self.every = tuple(_parameter(name, given) for name, given in supports.items())
 
     @property

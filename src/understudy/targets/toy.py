@@ -13,7 +13,7 @@ from understudy.checks import number, positive, vector, whole
 from understudy.core import Condition, IngredientError, Key, Target
 
 
-class Mixture(Target):
+class MixtureOfGaussians(Target):
     """A mixture of spherical Gaussians, sum_k w_k N(z; m_k, s_k^2 I), normalised.
 
     Args:
@@ -75,21 +75,21 @@ class Warped(Target):
         return jax.vmap(self.forward)(jax.random.normal(key, (n, self.dim)))
 
 
-def two_gaussians() -> Mixture:
+def two_gaussians() -> MixtureOfGaussians:
     """The mixture of section 5.1 of the paper: 1/2 N(-3, 1) + 1/2 N(3, 1)."""
-    return Mixture([[-3.0], [3.0]])
+    return MixtureOfGaussians([[-3.0], [3.0]])
 
 
-def eight_gaussians(radius: float = 4.0, scale: float = 0.5) -> Mixture:
+def eight_gaussians(radius: float = 4.0, scale: float = 0.5) -> MixtureOfGaussians:
     """Eight Gaussians on a circle."""
     angles = jnp.arange(8) * jnp.pi / 4
-    return Mixture(radius * jnp.stack([jnp.cos(angles), jnp.sin(angles)], -1), scale)
+    return MixtureOfGaussians(radius * jnp.stack([jnp.cos(angles), jnp.sin(angles)], -1), scale)
 
 
-def forty_gaussians(seed: int = 0, box: float = 40.0, scale: float = 1.0) -> Mixture:
+def forty_gaussians(seed: int = 0, box: float = 40.0, scale: float = 1.0) -> MixtureOfGaussians:
     """Forty Gaussians at random places of a box."""
     means = jax.random.uniform(jax.random.key(seed), (40, 2), minval=-box, maxval=box)
-    return Mixture(means, scale)
+    return MixtureOfGaussians(means, scale)
 
 
 def banana(curvature: float = 0.5) -> Warped:

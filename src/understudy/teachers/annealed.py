@@ -2,27 +2,26 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from blackjax.smc.resampling import systematic
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int
 
 from understudy.checks import count, fraction, instance, number, positive
 from understudy.core import (
     BoundLogDensity,
+    Draws,
     Improved,
     IngredientError,
     Key,
     Proposal,
-    Space,
     Teacher,
     numbered,
 )
-from understudy.teachers.settings import finite_at
+from understudy.teachers.common import TeacherWrapper, finite_at
 
 
-class Annealed(Teacher):
+class Annealed(TeacherWrapper):
     """Bring draws from a base density r to the target p through r^(1 - beta) p^beta, keeping weights.
 
     Before every move to beta_k, log w += (beta_k - beta_{k-1}) (log p(z) - log r(z)); the mean of w
@@ -59,6 +58,8 @@ class Annealed(Teacher):
         resample_below: Any = None,
     ):
         self.teacher = instance("teacher", Teacher, "mala(0.1)", teacher)
+        self.space = self.teacher.space if mean is None else "continuous"
+        self.deterministic = False
         self.rungs = count("rungs", rungs)
         self.mean = None if mean is None else number("mean", mean)
         self.scale = positive("scale", scale)
@@ -67,23 +68,7 @@ class Annealed(Teacher):
             None if resample_below is None else fraction("resample_below", resample_below)
         )
 
-    @property
-    def space(self) -> Space:
-        """The inner teacher's."""
-        return self.teacher.space if self.mean is None else "continuous"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return False
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Anneal all particles from the base to the target."""
         start_key, key = jax.random.split(key)
         z, base = self._base(start_key, z, proposal)
@@ -105,10 +90,6 @@ class Annealed(Teacher):
         finite = jnp.isfinite(log_weights) & finite_at(log_density, end)
         acceptance = jax.tree.map(lambda a: a / self.rungs, total)
         return Improved(end, finite, acceptance, log_weights)
-
-    def adapt(self, acceptance: PyTree) -> "Annealed":
-        """Let the moves adapt to their mean acceptance over the rungs."""
-        return eqx.tree_at(lambda t: t.teacher, self, self.teacher.adapt(acceptance))
 
     def _beta(self, rung: Int[Array, ""]) -> Float[Array, ""]:
         return (rung / self.rungs) ** self.power

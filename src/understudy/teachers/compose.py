@@ -2,11 +2,21 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import PyTree
 
-from understudy.core import BoundLogDensity, Improved, IngredientError, Key, Proposal, Space, Teacher
+from understudy.core import (
+    BoundLogDensity,
+    Draws,
+    Improved,
+    IngredientError,
+    Key,
+    Proposal,
+    Space,
+    Teacher,
+)
 
 
 class Compose(Teacher):
@@ -20,6 +30,8 @@ class Compose(Teacher):
     """
 
     teachers: tuple[Teacher, ...]
+    space: Space = eqx.field(static=True)
+    deterministic: bool = eqx.field(static=True)
 
     def __init__(self, *teachers: Teacher):
         if not teachers or not all(isinstance(teacher, Teacher) for teacher in teachers):
@@ -27,31 +39,17 @@ class Compose(Teacher):
                 f"Compose takes teachers one by one, such as Compose(mala(), TemperedTransition()); "
                 f"{', '.join(type(came).__name__ for came in teachers) or 'nothing'} came."
             )
-        if len({teacher.space for teacher in teachers} - {"any"}) > 1:
+        spaces: list[Space] = [teacher.space for teacher in teachers if teacher.space != "any"]
+        if len(set(spaces)) > 1:
             raise IngredientError(
                 "Compose takes teachers for one kind of draws, continuous or discrete; "
                 f"{', '.join(f'{type(came).__name__} ({came.space})' for came in teachers)} came."
             )
         self.teachers = teachers
+        self.space = spaces[0] if spaces else "any"
+        self.deterministic = all(teacher.deterministic for teacher in teachers)
 
-    @property
-    def space(self) -> Space:
-        """The space of the teachers that have one; they must agree."""
-        spaces: list[Space] = [teacher.space for teacher in self.teachers if teacher.space != "any"]
-        return spaces[0] if spaces else "any"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return all(teacher.deterministic for teacher in self.teachers)
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Let every teacher improve what the one before it left."""
         keys = jax.random.split(key, len(self.teachers))
         turns: list[Improved] = []

@@ -6,25 +6,16 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree, Scalar
+from jaxtyping import Array, Float, Int, Scalar
 
 from understudy.checks import count, number, shown
-from understudy.core import (
-    BoundLogDensity,
-    Improved,
-    IngredientError,
-    Key,
-    Proposal,
-    Space,
-    Teacher,
-    numbered,
-)
-from understudy.teachers.settings import finite_at
+from understudy.core import BoundLogDensity, Draws, Improved, IngredientError, Key, Proposal, numbered
+from understudy.teachers.common import FixedTeacher, finite_at
 
 Conditional = Callable[[Key, Float[Array, " d"]], Float[Array, " d"]]
 
 
-class Gibbs(Teacher):
+class Gibbs(FixedTeacher):
     """T sweeps that redraw block after block from its distribution given the rest.
 
     Reference: Geman and Geman, "Stochastic relaxation, Gibbs distributions, and the Bayesian restoration
@@ -34,6 +25,9 @@ class Gibbs(Teacher):
         conditionals: functions of a key and the whole vector z, each returning z with one block redrawn.
         steps: the number of sweeps T.
     """
+
+    space = "any"
+    deterministic = False
 
     conditionals: tuple[Conditional, ...] = eqx.field(static=True)
     steps: Int[Array, "..."]
@@ -48,23 +42,7 @@ class Gibbs(Teacher):
         self.conditionals = tuple(conditionals)
         self.steps = count("steps", steps)
 
-    @property
-    def space(self) -> Space:
-        """Any draws."""
-        return "any"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return False
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Sweep T times over the blocks of every chain."""
         del proposal
 
@@ -77,13 +55,8 @@ class Gibbs(Teacher):
         end = jax.lax.fori_loop(0, self.steps, sweep, z)
         return Improved(end, finite_at(log_density, z) & finite_at(log_density, end))
 
-    def adapt(self, acceptance: PyTree) -> "Gibbs":
-        """Nothing to adapt."""
-        del acceptance
-        return self
 
-
-class SingleFlip(Teacher):
+class SingleFlip(FixedTeacher):
     """T sweeps over the sites of a discrete vector, one site at a time, by the log density alone.
 
     The heat bath draws z_i from p(z_i | the rest) by trying every value; Metropolis proposes one other
@@ -98,6 +71,9 @@ class SingleFlip(Teacher):
         metropolis: Metropolis moves in place of the heat bath.
         random_scan: visit sites at random (reversible) or in order.
     """
+
+    space = "discrete"
+    deterministic = False
 
     steps: Int[Array, "..."]
     values: Float[Array, " k"]
@@ -119,34 +95,13 @@ class SingleFlip(Teacher):
         self.metropolis = metropolis
         self.random_scan = random_scan
 
-    @property
-    def space(self) -> Space:
-        """Discrete draws."""
-        return "discrete"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return False
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Sweep T times over the sites of every chain."""
         del proposal
         keys = jax.random.split(key, z.shape[0])
         end, acceptance = jax.vmap(lambda k, start: self._chain(k, log_density, start))(keys, z)
         finite = finite_at(log_density, z) & finite_at(log_density, end)
         return Improved(end, finite, acceptance if self.metropolis else None)
-
-    def adapt(self, acceptance: PyTree) -> "SingleFlip":
-        """Nothing to adapt."""
-        del acceptance
-        return self
 
     def _chain(
         self, key: Key, log_density: BoundLogDensity, z: Float[Array, " d"]

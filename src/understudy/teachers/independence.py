@@ -4,22 +4,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Int
 
 from understudy.checks import count
-from understudy.core import (
-    BoundLogDensity,
-    Improved,
-    IngredientError,
-    Key,
-    Proposal,
-    Space,
-    Teacher,
-    numbered,
-)
+from understudy.core import BoundLogDensity, Draws, Improved, IngredientError, Key, Proposal, numbered
+from understudy.teachers.common import FixedTeacher
 
 
-class IndependenceMetropolis(Teacher):
+class IndependenceMetropolis(FixedTeacher):
     """Replace z by a fresh draw z' of the student with probability min(1, p(z') q(z) / (p(z) q(z'))).
 
     The only simple move that teaches mode weights, since it jumps anywhere the student goes. The last
@@ -32,28 +24,15 @@ class IndependenceMetropolis(Teacher):
         steps: the number of moves T.
     """
 
+    space = "any"
+    deterministic = False
+
     steps: Int[Array, "..."]
 
     def __init__(self, steps: Any = 1):
         self.steps = count("steps", steps)
 
-    @property
-    def space(self) -> Space:
-        """Any draws."""
-        return "any"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return False
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Offer every chain T draws of the student."""
         log_prob = proposal.log_prob
         if log_prob is None:
@@ -83,8 +62,3 @@ class IndependenceMetropolis(Teacher):
         end, weight, start, control, total = jax.lax.fori_loop(0, self.steps + 1, move, carry)
         finite = jnp.isfinite(start) & jnp.isfinite(weight) & jnp.isfinite(end).all(-1)
         return Improved(end, finite, total / self.steps, None, control)
-
-    def adapt(self, acceptance: PyTree) -> "IndependenceMetropolis":
-        """Nothing to adapt: the student is the proposal."""
-        del acceptance
-        return self

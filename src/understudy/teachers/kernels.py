@@ -17,16 +17,16 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from understudy.checks import count, fraction, function, instance, number, positive, whole
 from understudy.core import (
     BoundLogDensity,
+    Draws,
     Improved,
     IngredientError,
     Key,
     Proposal,
-    Space,
     Teacher,
     numbered,
 )
 from understudy.teachers import adapters
-from understudy.teachers.settings import moved
+from understudy.teachers.common import moved
 
 Setting = Any
 
@@ -52,6 +52,9 @@ class Kernel(Teacher):
             which breaks the periodic orbits of Hamiltonian kernels.
         options: whatever ``build`` takes that is not a number to trace (it is static).
     """
+
+    space = "continuous"
+    deterministic = False
 
     build: Callable[..., Any] = eqx.field(static=True)
     parameters: dict[str, PyTree[Array]]
@@ -90,23 +93,7 @@ class Kernel(Teacher):
         self.jitter = _maybe(fraction, "jitter", jitter)
         self.options = tuple(sorted((options or {}).items()))
 
-    @property
-    def space(self) -> Space:
-        """Continuous draws."""
-        return "continuous"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return False
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Run T transitions of every chain."""
         del proposal
         keys = jax.random.split(key, z.shape[0])

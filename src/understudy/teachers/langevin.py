@@ -4,22 +4,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int
 
 from understudy.checks import count, positive
-from understudy.core import (
-    BoundLogDensity,
-    Improved,
-    Key,
-    Proposal,
-    Space,
-    Teacher,
-    numbered,
-)
-from understudy.teachers.settings import finite_at
+from understudy.core import BoundLogDensity, Draws, Improved, Key, Proposal, numbered
+from understudy.teachers.common import FixedTeacher, finite_at
 
 
-class Langevin(Teacher):
+class Langevin(FixedTeacher):
     """T unadjusted Langevin steps, z' = z + eps grad log p(z) + sqrt(2 eps) noise.
 
     Biased: there is no accept test, so the chain settles near the target, the nearer the smaller eps.
@@ -32,6 +24,9 @@ class Langevin(Teacher):
         drift_bound: the longest move eps grad log p may make, a guard against steps that are too large.
     """
 
+    space = "continuous"
+    deterministic = False
+
     step_size: Float[Array, "..."]
     steps: Int[Array, "..."]
     drift_bound: Float[Array, "..."] | None
@@ -41,23 +36,7 @@ class Langevin(Teacher):
         self.steps = count("steps", steps)
         self.drift_bound = None if drift_bound is None else positive("drift_bound", drift_bound)
 
-    @property
-    def space(self) -> Space:
-        """Continuous draws."""
-        return "continuous"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return False
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Run T steps of every chain."""
         del proposal
 
@@ -68,11 +47,6 @@ class Langevin(Teacher):
 
         end = jax.lax.fori_loop(0, self.steps, step, z)
         return Improved(end, finite_at(log_density, z) & finite_at(log_density, end))
-
-    def adapt(self, acceptance: PyTree) -> "Langevin":
-        """Nothing to adapt: there is no accept test."""
-        del acceptance
-        return self
 
     def _drift(self, gradient: Float[Array, "n d"]) -> Float[Array, "n d"]:
         drift = self.step_size * gradient

@@ -1,17 +1,17 @@
 """Teachers in coordinates where the student is white."""
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PyTree
+from jaxtyping import Array, ArrayLike, Float
 
 from understudy.checks import instance, number, whole
-from understudy.core import BoundLogDensity, Improved, IngredientError, Key, Proposal, Space, Teacher
+from understudy.core import BoundLogDensity, Draws, Improved, IngredientError, Key, Proposal, Teacher
+from understudy.numerics import AffineMap, whitening
+from understudy.teachers.common import TeacherWrapper
 
 
-class Preconditioned(Teacher):
+class Preconditioned(TeacherWrapper):
     """Any teacher, run in coordinates u, z = mean + L u, where the student has mean 0 and covariance 1.
 
     The mean and the Cholesky factor L come from fresh draws of the student, not from the chains, so the
@@ -32,60 +32,21 @@ class Preconditioned(Teacher):
 
     def __init__(self, teacher: Teacher, draws: int = 256, full: bool = True):
         self.teacher = instance("teacher", Teacher, "mala(0.1)", teacher)
+        self.space, self.deterministic = "continuous", False
         self.draws = whole("draws", draws, least=2)
         self.full = full
 
-    @property
-    def space(self) -> Space:
-        """Continuous draws."""
-        return "continuous"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return False
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Whiten, let the teacher improve, and map back."""
         draw_key, key = jax.random.split(key)
-        mean, root = self._scale(proposal.sample(draw_key, self.draws))
-        return _improve_rescaled(self.teacher, mean, root, key, log_density, z, proposal)
-
-    def adapt(self, acceptance: PyTree) -> "Preconditioned":
-        """Let the inner teacher adapt."""
-        return Preconditioned(self.teacher.adapt(acceptance), self.draws, self.full)
-
-    def _scale(self, draws: Float[Array, "m d"]) -> tuple[Float[Array, " d"], Array]:
-        usable = jnp.isfinite(draws).all(-1, keepdims=True)
-        m = jnp.maximum(usable.sum(), 1)
-        mean = jnp.where(usable, draws, 0.0).sum(0) / m
-        centred = jnp.where(usable, draws - mean, 0.0)
-        scale = jnp.maximum(jnp.sqrt((centred**2).sum(0) / m), 1e-6)
-        if not self.full:
-            return mean, scale
-        d = mean.size
-        standard = centred / scale
-        correlation = (standard.T @ standard + d * jnp.eye(d)) / (m + d)
-        return mean, scale[:, None] * jnp.linalg.cholesky(correlation)
+        draws = proposal.sample(draw_key, self.draws)
+        kept = jnp.isfinite(draws).all(-1)
+        shrinkage = z.shape[1] / (jnp.maximum(kept.sum(), 1) + z.shape[1])
+        affine = whitening(draws, kept, shrinkage, self.full)
+        return _improve_in(affine, self.teacher, key, log_density, z, proposal)
 
 
-def _whitened(proposal: Proposal, whiten: Callable, colour: Callable, log_volume: Array) -> Proposal:
-    def sample(key, n):
-        return whiten(proposal.sample(key, n))
-
-    log_prob = proposal.log_prob
-    if log_prob is None:
-        return Proposal(sample, None)
-    return Proposal(sample, lambda u: log_prob(colour(u)) + log_volume)
-
-
-class Rescaled(Teacher):
+class Rescaled(TeacherWrapper):
     """Any teacher, run in coordinates u, z = mean + L u, that are given once and for all.
 
     Reference: Neal, "MCMC using Hamiltonian dynamics", section 4.1, 2011.
@@ -103,6 +64,7 @@ class Rescaled(Teacher):
 
     def __init__(self, teacher: Teacher, mean: ArrayLike, factor: ArrayLike):
         self.teacher = instance("teacher", Teacher, "hmc(0.1)", teacher)
+        self.space, self.deterministic = "continuous", self.teacher.deterministic
         self.mean = number("mean", mean)
         self.factor = number("factor", factor)
         shapes = (self.mean.shape, 2 * self.mean.shape)
@@ -112,51 +74,25 @@ class Rescaled(Teacher):
                 f"{self.mean.shape} and {self.factor.shape} came."
             )
 
-    @property
-    def space(self) -> Space:
-        """Continuous draws."""
-        return "continuous"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return self.teacher.deterministic
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Map to u, let the teacher improve, and map back."""
-        return _improve_rescaled(self.teacher, self.mean, self.factor, key, log_density, z, proposal)
-
-    def adapt(self, acceptance: PyTree) -> "Rescaled":
-        """Let the inner teacher adapt."""
-        return Rescaled(self.teacher.adapt(acceptance), self.mean, self.factor)
+        affine = AffineMap(self.mean, self.factor)
+        return _improve_in(affine, self.teacher, key, log_density, z, proposal)
 
 
-def _improve_rescaled(
+def _improve_in(
+    affine: AffineMap,
     teacher: Teacher,
-    mean: Array,
-    root: Array,
     key: Key,
     log_density: BoundLogDensity,
-    z: Array,
+    z: Draws,
     proposal: Proposal,
 ) -> Improved:
-    scales = root.ndim == 1
-
-    def colour(u):
-        return mean + (u * root if scales else u @ root.T)
-
-    def whiten(z):
-        if scales:
-            return (z - mean) / root
-        return jax.scipy.linalg.solve_triangular(root, (z - mean).T, lower=True).T
-
-    inner = _whitened(proposal, whiten, colour, jnp.log(root if scales else jnp.diag(root)).sum())
+    whiten, colour, log_prob = affine.whiten, affine.colour, proposal.log_prob
+    inner = Proposal(
+        lambda key, n: whiten(proposal.sample(key, n)),
+        None if log_prob is None else affine.whitened(log_prob),
+    )
     out = teacher.improve(key, lambda u: log_density(colour(u)), whiten(z), inner)
     control = None if out.control is None else colour(out.control)
     return out._replace(z=jnp.where(out.finite[:, None], colour(out.z), z), control=control)

@@ -1,19 +1,22 @@
 """Settings of a teacher that follow a schedule over the updates."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 
 from understudy.checks import instance
-from understudy.core import BoundLogDensity, Improved, IngredientError, Key, Proposal, Space, Teacher
+from understudy.core import BoundLogDensity, Draws, Improved, IngredientError, Key, Proposal, Teacher
+from understudy.teachers.common import TeacherWrapper
+from understudy.teachers.kernels import Kernel
 
 Schedule = Callable[[Any], Any]
 
 
-class Scheduled(Teacher):
+class Scheduled(TeacherWrapper):
     """A teacher whose settings change with the number of updates, such as a T that grows.
 
     ``Scheduled(mala(0.1), steps=optax.linear_schedule(1, 8, 5000))`` starts with one transition, which a
@@ -41,24 +44,9 @@ class Scheduled(Teacher):
         self.schedules = tuple(sorted(schedules.items()))
         self.updates = jnp.zeros((), jnp.int32)
         self.teacher = _set(teacher, self.schedules, self.updates)
+        self.space, self.deterministic = teacher.space, teacher.deterministic
 
-    @property
-    def space(self) -> Space:
-        """The inner teacher's."""
-        return self.teacher.space
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return self.teacher.deterministic
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Improve with the settings of this update."""
         return self.teacher.improve(key, log_density, z, proposal)
 
@@ -81,10 +69,12 @@ def _set(teacher: Teacher, schedules: tuple[tuple[str, Schedule], ...], updates:
 
 
 def _setting(teacher: Teacher, name: str) -> Any:
-    found = getattr(teacher, "parameters", {}).get(name, getattr(teacher, name, None))
-    if found is not None:
-        return found
-    if hasattr(teacher, "teacher"):
+    if isinstance(teacher, Kernel) and name in teacher.parameters:
+        return teacher.parameters[name]
+    fields = {field.name for field in dataclasses.fields(teacher)}
+    if name in fields and getattr(teacher, name) is not None:
+        return getattr(teacher, name)
+    if isinstance(teacher, TeacherWrapper):
         return _setting(teacher.teacher, name)
     raise IngredientError(
         f"{type(teacher).__name__} has no setting {name!r} to schedule; schedule one of its numbers, "

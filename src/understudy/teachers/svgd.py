@@ -4,14 +4,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree, Scalar
+from jaxtyping import Array, Float, Int, Scalar
 
 from understudy.checks import count, positive
-from understudy.core import BoundLogDensity, Improved, Key, Proposal, Space, Teacher
-from understudy.teachers.settings import finite_at
+from understudy.core import BoundLogDensity, Draws, Improved, Key, Proposal
+from understudy.numerics import squared_distances
+from understudy.teachers.common import FixedTeacher, finite_at
 
 
-class SVGD(Teacher):
+class SVGD(FixedTeacher):
     """T steps along the direction, in a kernel space, that brings the particles fastest to the target.
 
     z_i' = z_i + eps mean_j [k(z_j, z_i) grad log p(z_j) + grad_j k(z_j, z_i)] with
@@ -25,6 +26,9 @@ class SVGD(Teacher):
         bandwidth: h; None takes the median of the squared distances over log(n + 1) at every step.
     """
 
+    space = "continuous"
+    deterministic = True
+
     step_size: Float[Array, "..."]
     steps: Int[Array, "..."]
     bandwidth: Float[Array, "..."] | None
@@ -34,23 +38,7 @@ class SVGD(Teacher):
         self.steps = count("steps", steps)
         self.bandwidth = None if bandwidth is None else positive("bandwidth", bandwidth)
 
-    @property
-    def space(self) -> Space:
-        """Continuous draws."""
-        return "continuous"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return True
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Move all particles together; those that are not finite move nobody."""
         del key, proposal
         usable = finite_at(log_density, z)
@@ -63,16 +51,11 @@ class SVGD(Teacher):
         end = jax.lax.fori_loop(0, self.steps, step, z)
         return Improved(end, usable & finite_at(log_density, end))
 
-    def adapt(self, acceptance: PyTree) -> "SVGD":
-        """Nothing to adapt: there is no accept test."""
-        del acceptance
-        return self
-
     def _direction(
         self, z: Float[Array, "n d"], score: Float[Array, "n d"], usable: Array
     ) -> Float[Array, "n d"]:
         safe = jnp.where(usable[:, None], z, 0.0)
-        squares = jnp.sum((safe[:, None] - safe[None]) ** 2, -1)
+        squares = squared_distances(safe, safe)
         width = self._width(squares, usable)
         kernel = jnp.where(usable[:, None], jnp.exp(-squares / width), 0.0)
         attraction = kernel.T @ jnp.where(usable[:, None], score, 0.0)

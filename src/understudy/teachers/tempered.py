@@ -8,16 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
 from understudy.checks import count, fraction, positive
-from understudy.core import (
-    BoundLogDensity,
-    Improved,
-    Key,
-    Proposal,
-    Space,
-    Teacher,
-    numbered,
-)
-from understudy.teachers.settings import moved
+from understudy.core import BoundLogDensity, Draws, Improved, Key, Proposal, Teacher, numbered
+from understudy.teachers.common import moved
 
 
 class ExcursionAcceptance(NamedTuple):
@@ -54,6 +46,9 @@ class TemperedTransition(Teacher):
         rate: how fast the step size adapts.
     """
 
+    space = "continuous"
+    deterministic = False
+
     rungs: Int[Array, "..."]
     hottest: Float[Array, "..."]
     step_size: Float[Array, "..."]
@@ -79,23 +74,7 @@ class TemperedTransition(Teacher):
         )
         self.rate = positive("rate", rate)
 
-    @property
-    def space(self) -> Space:
-        """Continuous draws."""
-        return "continuous"
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether equal draws always end at equal draws."""
-        return False
-
-    def improve(
-        self,
-        key: Key,
-        log_density: BoundLogDensity,
-        z: Float[Array, "n d"],
-        proposal: Proposal,
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Send every chain on its excursions."""
         del proposal
         keys = jax.random.split(key, z.shape[0])

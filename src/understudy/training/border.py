@@ -9,7 +9,7 @@ import jax
 import optax
 from jaxtyping import Array
 
-from understudy.checks import function, instance, number, one_of, shown, whole
+from understudy.checks import LARGEST_SEED, function, instance, number, one_of, shown, whole
 from understudy.core import (
     CONDITIONS,
     Condition,
@@ -39,9 +39,12 @@ def check_choices(
             raise IngredientError(
                 f"An optimiser comes from optax, such as optax.adam(1e-3); {shown(one)} came."
             )
-    if average is not None and not 0 < number("average", average) < 1:
+    number("average", 0.5 if average is None else average)
+    number("refresh", refresh)
+    # The numbers themselves are compared: as leaves they would be tracers inside a compiled program.
+    if average is not None and not 0 < average < 1:
         raise IngredientError(f"average is a decay between 0 and 1; {shown(average)} came.")
-    if not 0 <= number("refresh", refresh) <= 1:
+    if not 0 <= refresh <= 1:
         raise IngredientError(f"refresh is a share between 0 and 1; {shown(refresh)} came.")
 
 
@@ -87,7 +90,7 @@ def check_ingredients(target: Any, teacher: Any, seed: Any, repeats: Any) -> Non
     """The nouns and numbers that are there before a student is made."""
     instance("target", Target, "LogDensity(function, dim)", target)
     instance("teacher", Teacher, "mala(step_size=0.1)", teacher)
-    whole("seed", seed, least=0)
+    whole("seed", seed, least=0, most=LARGEST_SEED)
     if repeats is not None:
         whole("repeats", repeats)
 

@@ -1,5 +1,6 @@
 """Making lessons: the student proposes, the teacher improves."""
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -53,11 +54,13 @@ class Classroom(eqx.Module):
             them with new draws of the student (appendix D of the paper).
         refresh: share of the chains that start at the proposer's draws; the others go on from where
             the last lesson left them (persistent chains).
+        guard: whether chains that are not finite are kept out of the lesson.
     """
 
     refresh: Float[Array, ""]
     particles: int = eqx.field(static=True)
     pairing: Literal["paired", "fresh"] = eqx.field(static=True)
+    guard: bool = eqx.field(static=True, default=True)
 
     def teach(
         self,
@@ -79,14 +82,7 @@ class Classroom(eqx.Module):
             return self._lesson(keys, ready, student, proposer, teacher, x, chains)
 
         keys = jax.random.split(key, (batch_size(x), 4))
-        if x is None:
-            # XLA makes loops over a log density several times slower for a batch axis of one.
-            taught = one(keys[0], None, None if chains is None else chains[0])
-            taught = jax.tree.map(lambda leaf: leaf[None], taught)
-        else:
-            axes = (0, 0, None if chains is None else 0)
-            taught = jax.vmap(one, in_axes=axes, axis_name=CONDITIONS)(keys, x, chains)
-        lessons, start, improved = taught
+        lessons, start, improved = over_conditions(one, keys, x, chains)
         return jax.lax.stop_gradient((lessons, _movement(start, improved)))
 
     def _lesson(self, keys, target, student, proposer, teacher, x, chains):
@@ -95,38 +91,49 @@ class Classroom(eqx.Module):
         start = proposed if chains is None else self._restart(other, proposed, chains)
         improved = teacher.improve(improve, lambda z: target.log_density(z, x), start, bind(proposer, x))
         if self.pairing == "paired" and proposer is student:
-            return _lesson(draw, noise, x, proposed, improved, improved.control), start, improved
+            lesson = self._lesson_of(draw, noise, x, proposed, improved, improved.control)
+            return lesson, start, improved
         drawn = draw if self.pairing == "paired" else other
         before = student.sample(drawn, x, self.particles)
-        return _lesson(drawn, noise, x, before, improved, None), start, improved
+        return self._lesson_of(drawn, noise, x, before, improved, None), start, improved
 
     def _restart(self, key, proposed, chains):
         again = jax.random.bernoulli(key, self.refresh, (self.particles, 1))
         return jnp.where(again, proposed, chains)
 
+    def _lesson_of(
+        self,
+        key: Key,
+        noise: Key,
+        x: Condition,
+        before: Float[Array, "n d"],
+        improved: Improved,
+        control: Float[Array, "n d"] | None,
+    ) -> Lesson:
+        # Constants without the guard: a loss that draws for itself then needs no first draw at all.
+        drawn = jnp.isfinite(before).all(-1) if self.guard else jnp.ones(self.particles, bool)
+        kept = improved.finite & drawn if self.guard else drawn
+        log_weights = jnp.zeros(kept.shape) if improved.log_weights is None else improved.log_weights
+        keep = lambda rows: jnp.where(kept[:, None], rows, 0.0)  # noqa: E731
+        return Lesson(
+            key=key,
+            noise=noise,
+            x=x,
+            before=jnp.where(drawn[:, None], before, 0.0),
+            after=keep(improved.z),
+            weights=jax.nn.softmax(log_weights, where=kept),
+            control=keep(before if control is None else control),
+            kept=kept,
+        )
 
-def _lesson(
-    key: Key,
-    noise: Key,
-    x: Condition,
-    before: Float[Array, "n d"],
-    improved: Improved,
-    control: Float[Array, "n d"] | None,
-) -> Lesson:
-    drawn = jnp.isfinite(before).all(-1)
-    kept = improved.finite & drawn
-    log_weights = jnp.zeros(kept.shape) if improved.log_weights is None else improved.log_weights
-    keep = lambda rows: jnp.where(kept[:, None], rows, 0.0)  # noqa: E731
-    return Lesson(
-        key=key,
-        noise=noise,
-        x=x,
-        before=jnp.where(drawn[:, None], before, 0.0),
-        after=keep(improved.z),
-        weights=jax.nn.softmax(log_weights, where=kept),
-        control=keep(before if control is None else control),
-        kept=kept,
-    )
+
+def over_conditions(function: Callable, *batches: PyTree) -> PyTree:
+    """``function`` of every condition of a batch, along the axis named :data:`CONDITIONS`."""
+    if jax.tree.leaves(batches)[0].shape[0] > 1:
+        return jax.vmap(function, axis_name=CONDITIONS)(*batches)
+    # XLA makes loops over a log density several times slower for a batch axis of one, so it has none.
+    single = jax.tree.map(lambda leaf: leaf[0], batches)
+    return jax.vmap(function, in_axes=None, axis_name=CONDITIONS, axis_size=1)(*single)
 
 
 def _movement(start: Float[Array, "b n d"], improved: Improved) -> Movement:

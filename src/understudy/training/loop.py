@@ -111,8 +111,8 @@ def train(
         refresh: share of the chains that start at the student's draws; the others go on from where
             the last update left them (persistent chains). 1 restarts all.
         replay: past lessons kept; each update learns from one of them drawn at random. 0 keeps none.
-        guard: whether a gradient that is not finite leaves everything as it was; False saves the
-            comparison, and a training that is not finite ends at its next chunk.
+        guard: whether what is not finite is left out: chains of the lesson, gradients of the update;
+            False saves the comparisons, and a training that is not finite ends at its next chunk.
         seed: of everything random.
         repeats: trainings from different seeds, run side by side as one program.
         folder: where to keep metrics (``metrics.jsonl``) and checkpoints; nothing is written if None.

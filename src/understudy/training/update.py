@@ -15,7 +15,6 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
 from understudy.checks import whole
 from understudy.core import (
-    CONDITIONS,
     Condition,
     Divergence,
     Feedback,
@@ -25,11 +24,12 @@ from understudy.core import (
     Student,
     Target,
     Teacher,
+    follow,
     numbered,
     partition,
 )
 from understudy.training import border
-from understudy.training.lesson import Classroom, Movement
+from understudy.training.lesson import Classroom, Movement, over_conditions
 
 
 class State(eqx.Module):
@@ -117,7 +117,7 @@ class Learner(eqx.Module):
         refresh: share of the chains that start at the student's draws; the others go on from where
             the last update left them (persistent chains). 1 restarts all.
         replay: past lessons kept; each update learns from one of them drawn at random. 0 keeps none.
-        guard: whether a gradient that is not finite leaves everything as it was.
+        guard: whether what is not finite is left out: chains of the lesson, gradients of the update.
     """
 
     feedback: Feedback
@@ -151,7 +151,10 @@ class Learner(eqx.Module):
         border.check_choices(feedback, optimiser, critic_optimiser, model_optimiser, average, refresh)
         border.check_words(proposer, pairing, average)
         self.feedback = feedback
-        self.classroom = Classroom(jnp.asarray(refresh, float), whole("particles", particles), pairing)
+        self.guard = bool(guard)
+        self.classroom = Classroom(
+            jnp.asarray(refresh, float), whole("particles", particles), pairing, self.guard
+        )
         self.optimiser = optimiser or optax.adam(1e-3)
         self.critic_optimiser = critic_optimiser or optax.adam(1e-3, b1=0.5)
         self.model_optimiser = model_optimiser
@@ -160,7 +163,6 @@ class Learner(eqx.Module):
         self.proposer = proposer
         self.persistent = refresh < 1
         self.replay = whole("replay", replay, least=0)
-        self.guard = bool(guard)
 
     def init(
         self, key: Key, target: Target, student: Student, teacher: Teacher, x: Condition = None
@@ -236,7 +238,7 @@ class Learner(eqx.Module):
             jax.random.fold_in(key, 1), (), 0, jnp.minimum(state.step + 1, self.replay)
         )
         recalled = jax.tree.map(lambda leaf: leaf[chosen], replay)
-        now = jax.vmap(lambda lesson: lesson.propose(state.student), axis_name=CONDITIONS)(recalled)
+        now = over_conditions(lambda lesson: lesson.propose(state.student), recalled)
         recalled = eqx.tree_at(lambda lesson: (lesson.before, lesson.control), recalled, (now, now))
         return eqx.tree_at(lambda s: s.replay, state, replay), recalled
 
@@ -304,7 +306,8 @@ class Learner(eqx.Module):
         )
         due = (state.step + 1) % self.model_every == 0
         new = _choose(due, (target, memory), old)
-        return Learnt(eqx.tree_at(lambda s: (s.target, s.memory["model"]), state, new), loss, fine)
+        state = eqx.tree_at(lambda s: (s.target, s.memory["model"]), state, new)
+        return Learnt(_followed(state), loss, fine)
 
 
 def descend(
@@ -325,13 +328,24 @@ def descend(
     return eqx.combine(new, rest), new_memory, value, fine
 
 
+def _followed(state: State) -> State:
+    """The state whose students hold the target that has just learnt, where they hold one."""
+    students = state.student, state.average
+    return eqx.tree_at(
+        lambda s: (s.student, s.average),
+        state,
+        follow(students, state.target),
+        is_leaf=lambda leaf: leaf is None,
+    )
+
+
 def _model_loss(target: Target, lesson: Lesson) -> Scalar:
     values = jax.vmap(lambda z: target.log_density(z, lesson.x))(lesson.after)
     return -jnp.sum(jnp.where(lesson.kept, lesson.weights * values, 0.0))
 
 
 def _mean_loss(loss: Callable[[Lesson], Scalar], lessons: Lesson) -> Scalar:
-    return jax.vmap(loss, axis_name=CONDITIONS)(lessons).mean()
+    return over_conditions(loss, lessons).mean()
 
 
 def _choose(condition: Bool[Array, ""], new: PyTree, old: PyTree) -> PyTree:

@@ -4,7 +4,7 @@ from understudy.evaluation.trust.calibration import calibration
 from understudy.evaluation.trust.check import check
 from understudy.evaluation.trust.findings import Effects, Finding, Trust
 from understudy.evaluation.trust.moves import default_teacher
-from understudy.evaluation.trust.weights import independence_acceptance, pareto_smoothed
+from understudy.evaluation.trust.weights import pareto_smoothed
 
 __all__ = [
     "Effects",
@@ -13,6 +13,5 @@ __all__ = [
     "calibration",
     "check",
     "default_teacher",
-    "independence_acceptance",
     "pareto_smoothed",
 ]

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from understudy.checks import fraction, instance, random_key, whole
-from understudy.core import Condition, Key, Student, Target, Teacher
+from understudy.checks import fraction, function, instance, random_key, several, whole
+from understudy.core import Condition, HasSites, Key, Student, Target, Teacher
 from understudy.evaluation.trust.calibration import Simulate, calibration
 from understudy.evaluation.trust.classifier import classifier
 from understudy.evaluation.trust.climbs import STEPS
@@ -20,6 +20,7 @@ from understudy.evaluation.trust.moves import (
     BLOCK,
     LEAPFROGS,
     PILOTS,
+    Claim,
     Moved,
     default_teacher,
     moved,
@@ -69,11 +70,16 @@ def check(
     started = time.perf_counter()
     instance("target", Target, "LogDensity(function, dim)", target)
     instance("student", Student, "FullGaussian(dim)", student)
+    if teacher is not None:
+        instance("teacher", Teacher, "hmc(0.1)", teacher)
+    repeats = several("repeats", Student, "FullGaussian(dim)", repeats)
+    if simulate is not None:
+        function("simulate", simulate)
     n = -(-whole("draws", draws, least=BLOCK) // BLOCK) * BLOCK
     level = float(fraction("level", level))
     keys = _five_keys(random_key(key))
     names = names_of(target)
-    found = _tests(keys, target, student, teacher, x, n, whole("turns", turns), level, names)
+    found = _tests(keys, Claim(target, student, x), teacher, n, whole("turns", turns), level, names)
     if repeats:
         sets = [_finite(propose(k, s, x, n)) for k, s in _numbered(keys[3], [student, *repeats])]
         found.append(disagreement(sets, names, level))
@@ -85,16 +91,14 @@ def check(
 
 def _tests(
     keys: list[Key],
-    target: Target,
-    student: Student,
+    claim: Claim,
     teacher: Teacher | None,
-    x: Condition,
     n: int,
     turns: int,
     level: float,
     names: Sequence[str],
 ) -> list[Finding]:
-    draws = moved(keys[0], target, student, teacher, x, n, turns)
+    draws = moved(keys[0], claim, teacher, n, turns)
     if draws is None:
         words = "the log density is not finite at the student's draws; nothing else can be tested"
         return [Finding("teacher gap", "fail", np.inf, words)]
@@ -102,7 +106,7 @@ def _tests(
     if draws.log_q is not None:
         found.append(importance(draws, level))
     found.append(classifier(int(jax.random.bits(keys[1])), draws, level))
-    found.append(mode_check(keys[2], target, student, x, draws, n, names))
+    found.append(mode_check(keys[2], claim, draws, n, names))
     return found
 
 
@@ -122,10 +126,9 @@ def _judged(draws: Moved, gap: Finding) -> Finding:
 
 
 def names_of(target: Target) -> list[str]:
-    """Names of the coordinates, from the sites of a NumPyro model where there are any."""
-    sites: Any = getattr(target, "sites", None)
+    """Names of the coordinates, from its sites where it has any."""
     names: list[str] = []
-    for site in sites or ():
+    for site in target.sites if isinstance(target, HasSites) else ():
         indices = list(np.ndindex(*site.shape))
         names += [f"{site.name}{list(i)}" if i else site.name for i in indices]
     return names if len(names) == target.dim else [f"z[{i}]" for i in range(target.dim)]

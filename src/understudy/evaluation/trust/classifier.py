@@ -9,7 +9,8 @@ from scipy.stats import norm
 
 from understudy.evaluation.trust.findings import Finding, Verdict
 from understudy.evaluation.trust.gap import uniform_ranks
-from understudy.evaluation.trust.moves import Moved, scale_of
+from understudy.evaluation.trust.moves import Moved
+from understudy.numerics import whitening
 
 FOLDS = 5
 RANDOM = 96
@@ -33,7 +34,7 @@ def classifier(seed: int, moved: Moved, level: float, tolerance: float = 0.02) -
     label = np.repeat([-1.0, 1.0], half)
     generator = np.random.default_rng(seed)
     order = generator.permutation(2 * half)
-    features = _features(generator, scale_of(z).whiten(z))[order]
+    features = _features(generator, whitening(z).whiten(z))[order]
     score = _held_out(features, label[order])
     accuracy = float(((score > 0) == (label[order] > 0)).mean())
     error = _SPREAD * 0.5 / np.sqrt(2 * half)

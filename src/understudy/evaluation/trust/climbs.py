@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from understudy.core import Condition, Target
 from understudy.evaluation.trust.moves import BLOCK, Moved
+from understudy.numerics import in_blocks
 
 OWN, BLOWN, ROUND = 48, 64, 72
 STEPS = 300
@@ -32,14 +33,12 @@ class Slope(NamedTuple):
         self, u: Float[np.ndarray, "m d"], steps: int = STEPS
     ) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
         """Ends of climbs, and the log density and its gradient there; no steps only evaluate."""
-        parts = []
-        for start in range(0, len(u), BLOCK):
-            block = u[start : start + BLOCK]
-            padded = np.concatenate([block, np.repeat(block[:1], BLOCK - len(block), 0)])
-            points = jnp.asarray(padded, self.mean.dtype)
-            parts.append(_climb(self.target, self.x, self.mean, self.factor, points, jnp.array(steps)))
-        ends, values, gradients = (np.concatenate(part)[: len(u)] for part in zip(*parts, strict=True))
-        return ends.astype(float), values.astype(float), gradients.astype(float)
+
+        def climbed(points):
+            return _climb(self.target, self.x, self.mean, self.factor, points, jnp.array(steps))
+
+        found = in_blocks(climbed, u, BLOCK)
+        return jax.tree.map(lambda values: values.astype(float), found)
 
     def curvature(self, u: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d d"]:
         """Minus the Hessian by central differences of gradients."""

@@ -15,7 +15,8 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from understudy.evaluation.trust.findings import Effects, Finding, joined
-from understudy.evaluation.trust.moves import Moved, Scale, scale_of
+from understudy.evaluation.trust.moves import Moved
+from understudy.numerics import AffineMap, whitening
 
 TOLERANCE = 0.06
 LOOSE = 0.15
@@ -38,7 +39,7 @@ def legendre(u: Float[np.ndarray, "..."]) -> Float[np.ndarray, "4 ..."]:
     )
 
 
-def columns_of(z: Float[np.ndarray, "n d"], scale: Scale) -> Float[np.ndarray, "n c"]:
+def columns_of(z: Float[np.ndarray, "n d"], scale: AffineMap) -> Float[np.ndarray, "n c"]:
     """Coordinates and whitened coordinates."""
     return z if z.shape[1] == 1 else np.concatenate([z, scale.whiten(z)], 1)
 
@@ -53,7 +54,7 @@ def gap_effects(moved: Moved) -> Effects:
     n, d = moved.before.shape
     both = np.concatenate([moved.before, moved.after])
     # Whitened by all draws: coordinates fitted to one half would tell it from the other.
-    columns = columns_of(both, scale_of(both))
+    columns = columns_of(both, whitening(both))
     u = uniform_ranks(np.c_[columns, moved.log_p.ravel()])
     shapes = legendre(u)
     difference = shapes[:, n:] - shapes[:, :n]

@@ -7,6 +7,7 @@ from scipy.special import logsumexp, ndtri
 from understudy.evaluation.trust.findings import Effects, Finding, joined
 from understudy.evaluation.trust.gap import TOLERANCE, columns_of, legendre, uniform_ranks
 from understudy.evaluation.trust.moves import Moved
+from understudy.numerics import independence_acceptance
 
 TAIL_OK, TAIL_BAD = 0.5, 0.7
 HARMLESS = 0.8
@@ -34,13 +35,6 @@ def pareto_smoothed(log_weights: Float[np.ndarray, " n"]) -> tuple[Float[np.ndar
         return np.asarray(smooth, float), float(k)
     # Weights that are equal in the tail, to rounding, have no tail to fit.
     return filled - logsumexp(filled), 0.0
-
-
-def independence_acceptance(log_weights: Float[np.ndarray, " n"]) -> float:
-    """Acceptance of independence Metropolis moves in equilibrium, E min(w, w') / E w."""
-    w = np.sort(np.exp(log_weights - log_weights.max()))
-    n = len(w)
-    return float(w @ np.arange(2 * n - 1, 0, -2) / n**2 / w.mean())
 
 
 def effective_share(log_weights: Float[np.ndarray, " n"]) -> float:

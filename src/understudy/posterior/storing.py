@@ -1,7 +1,7 @@
 """What a file keeps of a target: the program that draws named sites, and how to make the target again.
 
 A model is a Python function, so a file can only hold its name. The reader hands the function over, or
-the whole target; without either the program still draws.
+the whole target; without either the program still draws. What only the file names is never called.
 """
 
 import json
@@ -13,8 +13,11 @@ import numpy as np
 from jaxtyping import Array, Float, Scalar
 
 from understudy.core import Condition, IngredientError, Student, Target
-from understudy.files.describing import StoreError, describe, revive
-from understudy.posterior.program import Program, make_program
+from understudy.files import StoreError
+from understudy.files.allowed import Known
+from understudy.files.describing import describe
+from understudy.files.reviving import revive
+from understudy.posterior.export import Program, make_program
 
 
 class Recipe(NamedTuple):
@@ -47,9 +50,10 @@ class StoredTarget(Target):
 
     @property
     def function(self) -> str:
-        """The model's name in the file, ``module:name``."""
-        fields = json.loads(self.recipe or "{}").get("fields", {})
-        return fields.get("model", {}).get("function", "")
+        """The model's name in the file, ``module:name``; empty where there is none."""
+        fields = (json.loads(self.recipe) if self.recipe else {}).get("fields", {})
+        model = fields.get("model", fields.get("function", {}))
+        return model.get("function", "") if isinstance(model, dict) else ""
 
     @property
     def sentence(self) -> str:
@@ -60,17 +64,30 @@ class StoredTarget(Target):
             f"export; load it with understudy.load(path, {classes}target=...)."
         )
 
-    def restored(self, known: Mapping[str, Any], target: Any) -> Target:
+    def restored(self, known: Mapping[str, Any], target: Any = None) -> Target:
         """The target given, or the one that the recipe makes of what is known; else this."""
-        if target is not None:
-            return _fitting(self, target)
+        _check_kinds(self)
+        made = _fitting(self, target) if target is not None else self._made(known)
+        if isinstance(known, Known):
+            known.refuse_unused(self.function)
+        if isinstance(made, StoredTarget):
+            self.program.check()
+        return made
+
+    def _made(self, known: Mapping[str, Any]) -> Target:
         if not self.recipe:
             return self
         try:
             made = revive(json.loads(self.recipe), self.arrays, known)
         except StoreError:
             return self
-        return _fitting(self, _from_recipe(made))
+        if not isinstance(made, Recipe):
+            return _fitting(self, made)
+        if not any(made.model is given for given in known.values()):
+            return self
+        from understudy.targets.numpyro import from_numpyro
+
+        return _fitting(self, from_numpyro(made.model, *made.args, **made.kwargs))
 
 
 def stored(target: Target, student: Student) -> StoredTarget:
@@ -78,10 +95,9 @@ def stored(target: Target, student: Student) -> StoredTarget:
     if isinstance(target, StoredTarget):
         return target
     arrays: list[np.ndarray] = []
-    made = _recipe(target)
     try:
-        recipe = json.dumps(describe(made, arrays, type(target).__name__))
-    except StoreError:
+        recipe = json.dumps(describe(_recipe(target), arrays, type(target).__name__))
+    except (StoreError, RecursionError):
         recipe, arrays = "", []
     return StoredTarget(
         program=make_program(student, target),
@@ -93,16 +109,19 @@ def stored(target: Target, student: Student) -> StoredTarget:
 
 
 def _recipe(target: Target) -> Any:
-    arguments = getattr(target, "arguments", None)
-    return target if arguments is None else Recipe(getattr(target, "model"), *arguments)  # noqa: B009
+    # Importing NumPyro takes a second, and most targets are not of it.
+    if type(target).__module__ != "understudy.targets.numpyro":
+        return target
+    from understudy.targets.numpyro import NumPyroTarget
+
+    return Recipe(target.model, *target.arguments) if isinstance(target, NumPyroTarget) else target
 
 
-def _from_recipe(made: Any) -> Target:
-    if not isinstance(made, Recipe):
-        return made
-    from understudy.targets.numpyro import from_numpyro
-
-    return from_numpyro(made.model, *made.args, **made.kwargs)
+def _check_kinds(stored: StoredTarget) -> None:
+    kinds = {"program": Program, "recipe": str, "arrays": tuple, "name": str, "dim": int}
+    for name, kind in kinds.items():
+        if not isinstance(getattr(stored, name, None), kind):
+            raise StoreError(f"its {name} is not a {kind.__name__}")
 
 
 def _fitting(stored: StoredTarget, target: Any) -> Target:

@@ -1,14 +1,11 @@
-"""The program that draws named sites: compiled for use, or serialised to be used without its model."""
+"""The program that draws named sites, and what makes it fast."""
 
-import hashlib
-import json
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 import paramax
@@ -16,9 +13,9 @@ from flowjax.bijections import AbstractBijection, Chain, Scan
 from flowjax.distributions import AbstractDistribution, StandardNormal, Transformed
 from jaxtyping import Array, ArrayLike, Float, UInt32
 
-from understudy.core import Condition, Key, Student, Target
+from understudy.core import Condition, Key, Named, Student, Target
 from understudy.data.files import cache_folder
-from understudy.posterior.exported import MAGIC, Exported
+from understudy.numerics import in_blocks
 from understudy.students import Flow
 
 CHUNK = 16_384
@@ -31,35 +28,6 @@ def keep_programs() -> None:
     if jax.config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "programs"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-
-
-class Program(eqx.Module):
-    """A serialised program ``(words, arrays) -> sites`` with its arrays.
-
-    Attributes:
-        code: StableHLO, as bytes.
-        arrays: what the program reads: the student's weights, and data that deterministic sites use.
-        header: chunk, shapes and dtypes of the sites, platforms, version of the calling convention.
-    """
-
-    code: np.ndarray
-    arrays: tuple[np.ndarray, ...]
-    header: dict[str, Any]
-
-    @cached_property
-    def loaded(self) -> Exported:
-        """The program, ready to draw."""
-        keep_programs()
-        return Exported(self.header, list(self.arrays), self.code.tobytes())
-
-    def file(self) -> list[bytes]:
-        """The bytes of a file for :func:`understudy.posterior.exported.load_exported`."""
-        parts = [json.dumps(self.header).encode(), b"\n"]
-        parts += [array.tobytes() for array in self.arrays] + [self.code.tobytes()]
-        digest = hashlib.sha256()
-        for part in parts:
-            digest.update(part)
-        return [MAGIC, digest.hexdigest().encode(), b"\n", *parts]
 
 
 class _Layers(AbstractBijection):
@@ -151,69 +119,25 @@ def named(student: Student, target: Any, words: Words) -> dict[str, Array]:
     return jax.vmap(partial(constrained, target))(z)
 
 
-def in_blocks(function: Callable, z: Float[np.ndarray, "n d"], block: int = 4096) -> Any:
-    """``function`` of blocks of rows, put together as numpy arrays: one shape, so one compilation."""
-    padded = np.concatenate([z, np.broadcast_to(z[-1:], (-len(z) % block, z.shape[1]))])
-    parts = [function(jnp.asarray(rows)) for rows in padded.reshape(-1, block, z.shape[1])]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: len(z)], *parts)
+def named_rows(target: Target, z: Float[np.ndarray, "n d"]) -> dict[str, np.ndarray]:
+    """The named sites of flat draws; what is floating in float64, as sums over rows need it."""
+    return {name: widened(value) for name, value in in_blocks(partial(_name_rows, target), z).items()}
+
+
+def widened(value: np.ndarray) -> np.ndarray:
+    """Floating numbers as float64, others as they are."""
+    value = np.asarray(value)
+    return value.astype(np.float64) if jnp.issubdtype(value.dtype, jnp.floating) else value
 
 
 @eqx.filter_jit
-def name_rows(target: Target, z: Float[Array, "n d"]) -> dict[str, Array]:
-    """The named sites of flat draws."""
+def _name_rows(target: Target, z: Float[Array, "n d"]) -> dict[str, Array]:
     return jax.vmap(partial(constrained, target))(z)
 
 
 def constrained(target: Target, z: Float[Array, " d"]) -> dict[str, Array]:
     """The named sites of one flat draw."""
-    constrain: Callable | None = getattr(target, "constrain", None)
-    return {"z": z} if constrain is None else constrain(z)
-
-
-def make_program(student: Student, target: Target, platforms: Sequence[str] | None = None) -> Program:
-    """Serialise the program that draws a chunk of named sites; data that no site needs stay out.
-
-    Args:
-        student: draws flat vectors.
-        target: names their parts.
-        platforms: "cpu", "cuda" and "tpu" or some of them; None takes the one in use, for which the
-            draws are then the same bit for bit.
-    """
-    arrays, rest = eqx.partition((student, target), eqx.is_array)
-    leaves, structure = jax.tree.flatten(arrays)
-
-    def draw(words: Words, arrays: list[Array], names: Sequence[int]) -> dict[str, Array]:
-        whole = [jnp.zeros_like(leaf) for leaf in leaves]
-        for i, array in zip(names, arrays, strict=True):
-            whole[i] = array
-        student, target = eqx.combine(jax.tree.unflatten(structure, whole), rest)
-        return named(student, target, words)
-
-    names = list(range(len(leaves)))
-    exported = _exported(partial(draw, names=names), leaves, platforms)
-    used = [i - 1 for i in exported.module_kept_var_idx if i > 0]
-    if used != names:
-        exported = _exported(partial(draw, names=used), [leaves[i] for i in used], platforms)
-    return _program(exported, [np.asarray(leaves[i]) for i in used])
-
-
-def _exported(
-    draw: Callable, arrays: list[Array], platforms: Sequence[str] | None
-) -> jax.export.Exported:
-    return jax.export.export(jax.jit(draw), platforms=platforms)(np.zeros(4, np.uint32), arrays)
-
-
-def _program(exported: jax.export.Exported, arrays: list[np.ndarray]) -> Program:
-    shapes = jax.tree.unflatten(exported.out_tree, exported.out_avals)
-    header = {
-        "chunk": CHUNK,
-        "sites": {name: list(value.shape[1:]) for name, value in shapes.items()},
-        "dtypes": {name: value.dtype.name for name, value in shapes.items()},
-        "arrays": [[array.dtype.name, list(array.shape)] for array in arrays],
-        "platforms": list(exported.platforms),
-        "calling_convention": exported.calling_convention_version,
-    }
-    return Program(np.frombuffer(exported.mlir_module_serialized, np.uint8), tuple(arrays), header)
+    return target.constrain(z) if isinstance(target, Named) else {"z": z}
 
 
 def _key(words: Words) -> Key:

@@ -1,0 +1,83 @@
+"""The folder of a fit: ``posterior.safetensors``, and ``fit.json``, which says where the model is.
+
+Drawing needs the first alone. Checking and reporting run the model's code again, which happens only
+when the user names the model or says that the folder's own word is to be trusted.
+"""
+
+import contextlib
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+from understudy.cli.models import load_model
+from understudy.cli.parsing import Parser, UsageError
+
+POSTERIOR, NOTE = "posterior.safetensors", "fit.json"
+
+
+def is_posterior(run: Path) -> bool:
+    """Whether a folder holds a fitted posterior."""
+    return (run / POSTERIOR).exists()
+
+
+def read_note(run: Path) -> dict[str, Any]:
+    """What a fit was asked for, by name."""
+    try:
+        note = json.loads((run / NOTE).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{run / NOTE} cannot be read; make the fit again.") from error
+    if not isinstance(note, dict):
+        raise UsageError(f"{run / NOTE} is not the note of a fit; make the fit again.")
+    return note
+
+
+def load_posterior(run: Path) -> Any:
+    """The posterior of a folder, without its model."""
+    if not is_posterior(run):
+        raise UsageError(f"{run} holds no fitted posterior; make one with understudy fit --out {run}.")
+    from understudy import files
+
+    return files.load(run / POSTERIOR)
+
+
+def add_model_options(parser: Parser) -> None:
+    """The two ways to say which code is the model."""
+    parser.add_argument("--model", metavar="FILE:NAME", help="the model, as it was given to fit")
+    trust = "run the Python file that the folder names as its model"
+    parser.add_argument("--trust-code", action="store_true", help=trust)
+
+
+def load_with_model(run: Path, model: str | None, trusted: bool) -> Any:
+    """The posterior of a folder with its model.
+
+    Args:
+        run: the folder of a fit.
+        model: where the model is, ``file.py:function``; None takes what the folder says.
+        trusted: whether code that only the folder names may be run.
+    """
+    result = load_posterior(run)
+    if model is None:
+        named = str(read_note(run).get("model"))
+        if not trusted:
+            raise UsageError(
+                f"{run / NOTE} names the model {named!r}, whose code would be run; give --model "
+                "FILE:NAME yourself, or add --trust-code if this folder is your own."
+            )
+        model = named
+    function = load_model(model)
+    return result.restored({getattr(result.target, "function", ""): function})
+
+
+def make_writable(folder: Path) -> None:
+    """Make a folder and try to write into it, before any work is begun that it is to hold."""
+    probe = folder / f".{secrets.token_hex(4)}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{folder} cannot be written to ({reason}); choose another path.") from error
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            probe.unlink(missing_ok=True)

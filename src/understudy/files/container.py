@@ -1,0 +1,158 @@
+"""One file of named arrays and a JSON description, with a digest of every bit.
+
+It is a valid safetensors file. Its metadata hold the description and the SHA-256 of the whole file
+(computed with the digest's own 64 characters set to zero), so a flipped bit or a missing end is noticed.
+Nothing is allocated because a file says so: sizes are compared with the bytes that are there.
+"""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+import safetensors.numpy
+
+from understudy.files.errors import StoreError
+from understudy.files.plain import plain
+from understudy.files.replacing import read_file, replace_file
+
+FORMAT = 1
+LARGEST_HEADER = 2**24
+"""Bytes of names, shapes and description together; JSON takes twenty times as much once it is read."""
+
+_ZEROS = b"0" * 64
+_MARK = b'"sha256":"'
+_DTYPES: dict[str, Any] = {
+    **{"F16": np.float16, "F32": np.float32, "F64": np.float64, "C64": np.complex64, "BOOL": np.bool_},
+    **{"I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64},
+    **{"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "U64": np.uint64},
+    **{"BF16": ml_dtypes.bfloat16, "F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2},
+}
+_NATIVE = {np.dtype(dtype) for dtype in _DTYPES.values()}
+
+
+def write(path: str | Path, arrays: dict[str, np.ndarray], description: dict) -> None:
+    """Write named arrays and a JSON description as one safetensors file with a digest."""
+    arrays = {name: _native(name, array) for name, array in arrays.items()}
+    packed = {name: _pack(array) for name, array in arrays.items()}
+    odd = {
+        name: [array.dtype.name, array.shape]
+        for name, array in arrays.items()
+        if array.dtype not in _NATIVE
+    }
+    metadata = {
+        "description": json.dumps(description, default=plain),
+        "dtypes": json.dumps(odd),
+        "format": str(FORMAT),
+        "sha256": _ZEROS.decode(),
+    }
+    raw = safetensors.numpy.save(packed, metadata)
+    if int.from_bytes(raw[:8], "little") > LARGEST_HEADER:
+        raise StoreError(
+            f"The description of what is to be written takes more than {LARGEST_HEADER:,} bytes; give "
+            "many numbers as arrays, not as lists; nothing was written."
+        )
+    place = raw.index(_MARK) + len(_MARK)
+    replace_file(path, [raw[:place], _digest(raw, place), raw[place + 64 :]])
+
+
+def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict]:
+    """Read what :func:`write` wrote, or raise :class:`StoreError` if a single bit is not as written."""
+    raw = read_file(path)
+    size = int.from_bytes(raw[:8], "little")
+    place = raw[: min(8 + size, 8 + LARGEST_HEADER)].find(_MARK) + len(_MARK)
+    if place < len(_MARK) or size > LARGEST_HEADER:
+        raise StoreError(
+            f"{path} was not written by understudy, or its beginning is damaged; choose another file or "
+            f"make it again."
+        )
+    if raw[place : place + 64] != _digest(raw, place):
+        raise StoreError(
+            f"{path} is damaged (its SHA-256 does not fit); use a copy of it or make it again."
+        )
+    try:
+        return _parse(raw, 8 + size, path)
+    except StoreError:
+        raise
+    except Exception as error:
+        raise StoreError(
+            f"{path} has contents that understudy does not write ({short(error)}); choose another file."
+        ) from error
+
+
+def is_whole(path: str | Path) -> bool:
+    """Whether a file can be read and every bit is as it was written."""
+    try:
+        read(path)
+    except StoreError:
+        return False
+    return True
+
+
+def short(error: BaseException) -> str:
+    """An error of another library in one line."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:200]}"
+
+
+def _digest(raw: bytes, place: int) -> bytes:
+    digest = hashlib.sha256(raw[:place])
+    digest.update(_ZEROS)
+    digest.update(memoryview(raw)[place + 64 :])
+    return digest.hexdigest().encode()
+
+
+def _parse(raw: bytes, end: int, path: str | Path) -> tuple[dict[str, np.ndarray], dict]:
+    header = json.loads(raw[8:end])
+    metadata = header.pop("__metadata__")
+    if int(metadata["format"]) > FORMAT:
+        raise StoreError(
+            f"{path} has format {metadata['format']}, newer than the format {FORMAT} known here; "
+            f"update understudy."
+        )
+    odd, description = json.loads(metadata["dtypes"]), json.loads(metadata["description"])
+    if not isinstance(description, dict):
+        raise TypeError("the description is not a dictionary")
+    body = memoryview(raw)[end:]
+    _check_places([entry["data_offsets"] for entry in header.values()], len(body))
+    arrays = {name: _unpack(entry, odd.get(name), body) for name, entry in header.items()}
+    return arrays, description
+
+
+def _check_places(places: list[list[int]], size: int) -> None:
+    """Whether the arrays fill the file one after the other, none over another."""
+    at = 0
+    for start, stop in sorted(places):
+        if start != at or stop < start:
+            raise ValueError("its arrays overlap or leave gaps")
+        at = stop
+    if at != size:
+        raise ValueError("its arrays do not fill it")
+
+
+def _unpack(entry: dict, odd: list | None, body: memoryview) -> np.ndarray:
+    start, stop = entry["data_offsets"]
+    dtype, shape = odd or (_DTYPES[entry["dtype"]], entry["shape"])
+    dtype = jax.numpy.dtype(dtype)
+    if dtype.hasobject or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError("an array has no numbers or no shape")
+    if dtype.itemsize * math.prod(shape) != stop - start:
+        raise ValueError("an array is larger or smaller than its shape")
+    return np.frombuffer(body[start:stop], dtype).reshape(shape)
+
+
+def _native(name: str, array: Any) -> np.ndarray:
+    array = np.asarray(array, order="C")
+    if array.dtype.hasobject or array.dtype.kind in "USMm":
+        raise StoreError(
+            f"The array {name} has dtype {array.dtype}; store numbers only; nothing was written."
+        )
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _pack(array: np.ndarray) -> np.ndarray:
+    return array if array.dtype in _NATIVE else np.frombuffer(array.tobytes(), np.uint8)

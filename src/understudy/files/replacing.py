@@ -1,0 +1,139 @@
+"""Files replaced whole or not at all: a temporary one beside, flushed, takes the place of the old.
+
+A writer holds a lock on its temporary file, which the system lets go of when the process ends, however
+it ends. So what a killed writer left behind can be told from what another is just writing, and the next
+writer removes it.
+"""
+
+import contextlib
+import glob
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from understudy.files.errors import StoreError
+
+try:
+    import fcntl
+except ImportError:  # Windows, where an open file cannot be removed
+    fcntl = None
+
+_LONGEST_NAME = 200
+"""Bytes of a name that a temporary file's keeps, so that it is not too long where the name is not."""
+
+
+def checked_path(path: Any) -> Path:
+    """The path of a file that a user named, or a sentence."""
+    if not isinstance(path, str | os.PathLike):
+        raise StoreError(f"path is the name of a file, such as 'posterior.safetensors'; {path!r} came.")
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text.strip() or text == ".":
+        raise StoreError(f"path is the name of a file, such as 'posterior.safetensors'; {text!r} came.")
+    try:
+        encoded = os.fsencode(text)
+    except UnicodeEncodeError:
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise StoreError(f"path holds a character that no file name may hold; {text!r} came.")
+    return Path(text)
+
+
+def replace_file(path: str | Path, pieces: Iterable[bytes]) -> None:
+    """Write a file whole or not at all; its folder is made if need be."""
+    path = checked_path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        clear_litter(path.parent, glob.escape(path.name[:_LONGEST_NAME]))
+        _replace(path, pieces)
+    except OSError as error:
+        raise StoreError(
+            f"{path} could not be written ({error}); check the folder and its free space."
+        ) from error
+
+
+def clear_litter(folder: str | Path, names: str) -> None:
+    """Remove temporary files that killed writers left.
+
+    Args:
+        folder: where.
+        names: of the files that were to be written, as a pattern of :mod:`glob`.
+    """
+    for temporary in Path(folder).glob(f".{names}.{'[0-9a-f]' * 8}.tmp"):
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(temporary.lstat().st_mode) and not _is_held(temporary):
+                temporary.unlink()
+
+
+def read_file(path: str | Path, largest: int | None = None) -> bytes:
+    """The bytes of a regular file, or a sentence; never more than it said it holds.
+
+    Args:
+        path: the file.
+        largest: bytes beyond which it is refused before any is read; None sets no limit.
+    """
+    path = checked_path(path)
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            seen = os.fstat(file.fileno())
+            if not stat.S_ISREG(seen.st_mode):
+                raise OSError("it is not a file")
+            if largest is not None and seen.st_size > largest:
+                raise StoreError(
+                    f"{path} holds {seen.st_size:,} bytes, more than the {largest:,} allowed."
+                )
+            return file.read(seen.st_size)
+    except FileNotFoundError as error:
+        raise StoreError(f"{path} does not exist; check the name or save to it first.") from error
+    except (OSError, MemoryError) as error:
+        raise StoreError(f"{path} cannot be read ({error}); check its name and permissions.") from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # A pipe would be waited for.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _replace(path: Path, pieces: Iterable[bytes]) -> None:
+    temporary, handle = _opened(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+            if fcntl is None:
+                file.close()
+            os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _opened(path: Path) -> tuple[Path, int]:
+    """A new temporary file that this process holds."""
+    while True:
+        temporary = path.with_name(f".{path.name[:_LONGEST_NAME]}.{secrets.token_hex(4)}.tmp")
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        if fcntl is None:
+            return temporary, handle
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Another writer may have taken the file for litter before it was held.
+        if temporary.exists():
+            return temporary, handle
+        os.close(handle)
+
+
+def _is_held(temporary: Path) -> bool:
+    if fcntl is None:
+        return False
+    handle = os.open(temporary, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False

@@ -1,0 +1,98 @@
+"""Named draws in a file of netCDF, NumPy or CSV."""
+
+import csv
+import io
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.core import IngredientError
+from understudy.files import checked_path, replace_file
+from understudy.posterior.naming import renamed, writable
+
+FORMATS = (".nc", ".npz", ".csv")
+"""How the names of files end that :func:`write_draws` can write."""
+
+Draws = Mapping[str, Any]
+
+_AXES = ("chain", "draw")
+
+
+def write_draws(path: str | Path, draws: Draws) -> Path:
+    """Write named draws, one row a draw, to a file whose ending says the format.
+
+    Every name comes back from .npz and .csv as it was; netCDF holds plain names, and the others as the
+    attribute ``site`` of a renamed variable. What has to be renamed is said in a warning.
+
+    Args:
+        path: ends in .nc (netCDF, one chain, as ArviZ reads it), .npz (NumPy) or .csv.
+        draws: what ``result.sample(key, n)`` gave.
+    """
+    path = checked_path(path)
+    writers = {".nc": _netcdf, ".npz": _npz, ".csv": _csv}
+    if path.suffix not in writers:
+        raise IngredientError(f"path ends in {', '.join(FORMATS)}; {str(path)!r} came.")
+    replace_file(path, [writers[path.suffix](draws)])
+    return path
+
+
+def columns(draws: Draws) -> dict[str, np.ndarray]:
+    """Every entry of every site as a column of its own: ``mu`` of two entries as mu[0] and mu[1]."""
+    made: dict[str, np.ndarray] = {}
+    for name, value in draws.items():
+        rows = np.asarray(value)
+        for place in np.ndindex(rows.shape[1:]):
+            label = name + (f"[{','.join(map(str, place))}]" if place else "")
+            while label in made:
+                label += "'"
+            made[label] = rows[(slice(None), *place)]
+    return made
+
+
+def _npz(draws: Draws) -> bytes:
+    # NumPy's own writer takes names as keywords, where `file` is taken.
+    names = renamed(draws, _is_entry, "An .npz file")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as folder:
+        for name, value in draws.items():
+            with folder.open(zipfile.ZipInfo(f"{names[name]}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asarray(value), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _is_entry(name: str) -> bool:
+    return (
+        writable(name) == name and not name.endswith(".npy") and "\\" not in name and len(name) < 2**14
+    )
+
+
+def _csv(draws: Draws) -> bytes:
+    every = columns(draws)
+    head = io.StringIO(newline="")
+    csv.writer(head, lineterminator="\n").writerow([writable(name) for name in every])
+    buffer = io.BytesIO()
+    buffer.write(head.getvalue().encode())
+    np.savetxt(buffer, np.stack(list(every.values()), 1), "%.12g", ",")
+    return buffer.getvalue()
+
+
+def _netcdf(draws: Draws) -> bytes:
+    import xarray
+
+    names = renamed(draws, _is_plain, "netCDF", _AXES)
+    made = {}
+    for name, value in draws.items():
+        rows = np.asarray(value)[None]
+        axes = [*_AXES, *(f"{names[name]}_dim_{i}" for i in range(rows.ndim - 2))]
+        attributes = {} if names[name] == name else {"site": writable(name)}
+        made[names[name]] = xarray.Variable(axes, rows, attributes)
+    return bytes(xarray.Dataset(made).to_netcdf(engine="scipy"))
+
+
+def _is_plain(name: str) -> bool:
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
+    return plain and len(name) <= 120 and re.search(r"_dim_\d+$", name) is None

@@ -1,0 +1,50 @@
+"""A teacher that moves draws in coordinates in which the target is nearly standard."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from understudy.coordinates import Coordinates
+from understudy.core import BoundLogDensity, Improved, Key, Proposal, Teacher
+from understudy.teachers.common import TeacherWrapper
+
+
+class InCoordinates(TeacherWrapper):
+    """Carries draws to u, lets the inner teacher move them there, and carries them back.
+
+    The log density of u has the volume change of the map in it, so the target stays invariant. One step
+    size then suits every direction, skewed margins and walls included.
+
+    Args:
+        teacher: moves the draws, such as ``hmc(0.3)``.
+        coordinates: from u to z.
+    """
+
+    teacher: Teacher
+    coordinates: Coordinates
+
+    def __init__(self, teacher: Teacher, coordinates: Coordinates):
+        self.teacher, self.coordinates = teacher, coordinates
+        self.space, self.deterministic = "continuous", teacher.deterministic
+
+    def improve(
+        self, key: Key, log_density: BoundLogDensity, z: Float[Array, "n d"], proposal: Proposal
+    ) -> Improved:
+        """Move draws in u."""
+        carry = jax.tree.map(jnp.asarray, self.coordinates)
+
+        def inside(u):
+            z, log_volume = carry.colour(u, jnp)
+            return log_density(z) + log_volume
+
+        def log_prob(u):
+            z, log_volume = carry.colour(u, jnp)
+            return proposal.log_prob(z) + log_volume
+
+        offered = Proposal(
+            lambda key, n: carry.whiten(proposal.sample(key, n), jnp)[0],
+            None if proposal.log_prob is None else log_prob,
+        )
+        out = self.teacher.improve(key, inside, carry.whiten(z, jnp)[0], offered)
+        control = None if out.control is None else carry.colour(out.control, jnp)[0]
+        return out._replace(z=carry.colour(out.z, jnp)[0], control=control)

@@ -1,0 +1,30 @@
+"""A teacher that hands out draws made elsewhere, such as those of chains that run on the side."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from understudy.core import BoundLogDensity, Draws, Improved, Key, Proposal
+from understudy.teachers.common import FixedTeacher
+
+
+class Recorded(FixedTeacher):
+    """Replaces the student's draws by recorded ones, picked at random.
+
+    With the inclusive KL the student then learns the recorded draws by maximum likelihood. The program
+    does not hold the target, so it is the same for every target of a size.
+
+    Args:
+        draws: the record, one draw a row; a leaf, so that it can grow fresh without compiling anew.
+    """
+
+    space = "any"
+    deterministic = False
+
+    draws: Float[Array, "m d"]
+
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
+        """Recorded draws in place of ``z``."""
+        del log_density, proposal
+        rows = jax.random.randint(key, (z.shape[0],), 0, self.draws.shape[0])
+        return Improved(self.draws[rows], jnp.ones(z.shape[0], bool))

@@ -1,0 +1,41 @@
+"""The shares of the modes are compared with the masses by their standard errors."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from understudy.evaluation import trust
+from understudy.evaluation.trust.modes import _deviation
+from understudy.students import GaussianMixture
+from understudy.targets.toy import MixtureOfGaussians
+
+TARGET = MixtureOfGaussians([[-4.0, 1.0], [4.0, 1.0]], weights=[0.76, 0.24])
+
+
+def verdict(first):
+    """What the check says of a student that gives the first mode this share."""
+    start = GaussianMixture(jax.random.key(0), 2, 2)
+    weights = jnp.log(jnp.array([first, 1 - first]))
+    student = eqx.tree_at(lambda m: (m.logits, m.means), start, (weights, TARGET.means))
+    key = jax.random.key(0, impl="rbg")
+    return trust.check(key, TARGET, student, draws=2048)["modes"]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.76, "ok"), (0.65, "warn"), (0.4, "fail")])
+def test_a_share_that_is_off_is_not_called_right(share, expected):
+    finding = verdict(share)
+    assert finding.verdict == expected
+    assert ("each with its share" in finding.words) == (expected == "ok")
+    if expected != "ok":
+        assert f"{100 * finding.pictures['mass'][0]:.0f} % of the mass" in finding.words
+
+
+def test_the_standard_error_is_that_of_simulated_masses_and_shares():
+    generator = np.random.default_rng(0)
+    mass, error, n = np.array([0.5, 0.3, 0.2]), np.array([0.02, 0.05, 0.1]), 1000
+    measured = mass * (1 + error * generator.normal(size=(20_000, 3)))
+    measured /= measured.sum(1, keepdims=True)
+    share = generator.multinomial(n, mass, 20_000) / n
+    np.testing.assert_allclose((measured - share).std(0), _deviation(mass, error, mass, n), rtol=0.05)

@@ -1,0 +1,92 @@
+"""A posterior works whatever the user set in JAX, and says so where it cannot."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+CODE = """
+import sys
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from numpyro import distributions as dist
+import understudy
+from understudy.posterior import Posterior
+from understudy.students import FullGaussian
+
+jax.config.update(*eval(sys.argv[1]))
+
+def model(counts, x, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    numpyro.sample("counts", dist.Poisson(jnp.exp(slope)), obs=counts)
+    numpyro.sample("y", dist.Normal(slope * x, 1), obs=y)
+
+x = np.arange(4)
+target = understudy.from_numpyro(model, np.array([1, 2, 0]), x, y=2.0 * x)
+result = Posterior(target, FullGaussian(1, jnp.full(1, 1.2), 0.3 * jnp.eye(1)))
+assert result.sample(0, 20_000)["slope"].dtype == np.float64
+assert result.refine(0, 10, 4).z.shape == (10, 1)
+assert result.resample(0, 10).z.shape == (10, 1)
+tree = result.to_arviz(0, 8)
+assert tree.children["posterior_predictive"]["y"].shape == (4, 2, 4)
+assert result.predict(0, x=np.arange(2), draws=5)["y"].shape == (5, 2)
+result.check(0, draws=256)
+result.save(sys.argv[2] + "/p")
+result.export(sys.argv[2] + "/e")
+wanted = result.sample(0, 5)["slope"]
+np.testing.assert_allclose(understudy.load(sys.argv[2] + "/p").sample(0, 5)["slope"], wanted, rtol=1e-5)
+again = understudy.load_exported(sys.argv[2] + "/e").sample(0, 5)["slope"]
+np.testing.assert_allclose(again, wanted, rtol=1e-5)
+"""
+
+SETTINGS = [
+    ("jax_numpy_dtype_promotion", "strict"),
+    ("jax_enable_x64", True),
+    ("jax_debug_nans", True),
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s[0])
+def test_every_method_works_under(setting, tmp_path):
+    given = [sys.executable, "-c", CODE, repr(setting), str(tmp_path)]
+    ran = subprocess.run(given, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+
+
+FORK = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import jax.numpy as jnp
+import understudy
+from understudy.posterior import Posterior
+from understudy.students import FullGaussian
+
+def made():
+    return Posterior(understudy.LogDensity(lambda z: -0.5 * z @ z, 2), FullGaussian(2))
+
+if sys.argv[1] == "after":
+    result = made()
+    result.sample(0, 40_000)
+child = os.fork()
+if child == 0:
+    try:
+        (result if sys.argv[1] == "after" else made()).sample(0, 40_000)
+    except RuntimeError as error:
+        print(error, flush=True)
+        os._exit(3)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
+@pytest.mark.parametrize(("when", "words"), [("after", "spawn"), ("before", "0")])
+def test_a_fork_never_hangs(when, words):
+    given = [sys.executable, "-c", textwrap.dedent(FORK), when]
+    ran = subprocess.run(given, capture_output=True, text=True, check=False, timeout=300)
+    assert words in ran.stdout, ran.stdout + ran.stderr[-2000:]
+    assert when == "before" or ran.stdout.strip().endswith("3")
