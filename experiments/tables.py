@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import posteriors_report as posteriors
+from benchmarks import guides_report as posteriors
 
 from experiments.bnn import report as bnn
 from experiments.bnn.predictions import load_predictions
@@ -113,7 +113,7 @@ def figures_table(results: Path) -> str:
     (cost,) = files.read_rows(results / "update_cost.jsonl")
     reproduce = "`python -m experiments mixture --preset paper`"
     benchmark = "`python benchmarks/update_cost.py`"
-    bench = "`python benchmarks/posteriors.py --preset paper`"
+    bench = "`python benchmarks/guides.py --preset paper`"
     lines = [
         *(
             (f"a fit without settings, {what}: {found}", bench)

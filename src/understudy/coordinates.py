@@ -127,14 +127,39 @@ def fit_knots(coordinates: Coordinates, z: Float[np.ndarray, "n d"]) -> Coordina
     grid = _grid(_KNOTS)
     found = np.quantile(w, ndtr(grid), axis=0).T
     miss = np.sqrt(np.mean((found - grid) ** 2, 1))
-    found = np.where((miss > _MISS)[:, None], found, grid)
-    least = 0.05 * (grid[1] - grid[0])
-    found = found[:, :1] + np.concatenate(
-        [np.zeros((len(found), 1)), np.cumsum(np.maximum(np.diff(found, axis=1), least), 1)], 1
-    )
+    found = _rising(np.where((miss > _MISS)[:, None], found, grid))
     fitted = eqx.tree_at(lambda c: c.knots, coordinates, found, is_leaf=lambda leaf: leaf is None)
     directions, stretch = fit_turn(fitted.scores(z)[0], len(coordinates.stretch), float(len(z)) / 2)
     return eqx.tree_at(lambda c: (c.directions, c.stretch), fitted, (directions, stretch))
+
+
+def match_knots(
+    coordinates: Coordinates, h: Float[np.ndarray, "n d"], z: Float[np.ndarray, "m d"]
+) -> Coordinates:
+    """The coordinates with knots that give draws h of a student the margins of draws z."""
+    w = turned(h, np.asarray(coordinates.directions), np.asarray(coordinates.stretch))
+    bare = eqx.tree_at(lambda c: c.knots, coordinates, None)
+    scores, _ = bare.scores(z)
+    levels = np.linspace(0, 1, 2 * _KNOTS + 1)[1:-1]
+    levels = np.unique(np.r_[0.006, 0.02, levels, 0.98, 0.994])
+    xs, ys = np.quantile(w, levels, axis=0).T, np.quantile(scores, levels, axis=0).T
+    grid = _grid(_KNOTS)
+    found = np.empty((w.shape[1], _KNOTS))
+    for j in range(w.shape[1]):
+        x, y = xs[j], ys[j]
+        ends = (y[1] - y[0]) / (x[1] - x[0]), (y[-1] - y[-2]) / (x[-1] - x[-2])
+        found[j] = np.interp(grid, x, y)
+        below, above = grid < x[0], grid > x[-1]
+        found[j, below] = y[0] + ends[0] * (grid[below] - x[0])
+        found[j, above] = y[-1] + ends[1] * (grid[above] - x[-1])
+    return eqx.tree_at(lambda c: c.knots, coordinates, _rising(found), is_leaf=lambda leaf: leaf is None)
+
+
+def _rising(knots: np.ndarray) -> np.ndarray:
+    """The knots with gaps of some width between them."""
+    least = 0.05 * 2 * _OUTER / (_KNOTS - 1)
+    gaps = np.maximum(np.diff(knots, axis=1), least)
+    return knots[:, :1] + np.concatenate([np.zeros((len(knots), 1)), np.cumsum(gaps, 1)], 1)
 
 
 def _log_cosh(x: Any, xp: Any) -> Any:

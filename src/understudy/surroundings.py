@@ -21,6 +21,17 @@ def own_settings() -> Iterator[None]:
         yield
 
 
+def in_own_precision(method: Function) -> Function:
+    """The method under :func:`own_settings`, and in double precision where its owner's ``double`` says so."""
+
+    @functools.wraps(method)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with double_precision() if self.double else own_settings():
+            return method(self, *args, **kwargs)
+
+    return wrapped  # pyright: ignore[reportReturnType]
+
+
 def with_own_settings(function: Function) -> Function:
     """The function under :func:`own_settings`."""
 
@@ -30,3 +41,22 @@ def with_own_settings(function: Function) -> Function:
             return function(*args, **kwargs)
 
     return wrapped  # pyright: ignore[reportReturnType]
+
+
+@contextlib.contextmanager
+def double_precision() -> Iterator[None]:
+    """Arrays of 64 bits, for this thread and this block: float32 loses a scale far from zero."""
+    with own_settings(), jax.enable_x64(True):
+        yield
+
+
+def in_double(tree: Any) -> Any:
+    """The same module with its floating-point arrays in double precision."""
+    import equinox as eqx
+    import jax.numpy as jnp
+
+    def wide(leaf: Any) -> Any:
+        floating = eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating)
+        return jnp.asarray(leaf, jnp.float64) if floating else leaf
+
+    return jax.tree.map(wide, tree)

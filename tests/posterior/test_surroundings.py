@@ -60,12 +60,13 @@ def test_every_method_works_under(setting, tmp_path):
 FORK = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
-import jax.numpy as jnp
 import understudy
-from understudy.posterior import Posterior
-from understudy.students import FullGaussian
 
 def made():
+    # Importing BlackJAX starts JAX, so this is the first thing that must not happen before a fork.
+    from understudy.posterior import Posterior
+    from understudy.students import FullGaussian
+
     return Posterior(understudy.LogDensity(lambda z: -0.5 * z @ z, 2), FullGaussian(2))
 
 if sys.argv[1] == "after":

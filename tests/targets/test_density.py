@@ -66,6 +66,6 @@ def test_whole_numbers_are_log_densities_also_under_strict_promotion():
 def test_parameters_are_named_as_arguments_are(names):
     from understudy.targets.parameters import Parameters
 
+    make = getattr(Parameters.__init__, "__wrapped__", Parameters.__init__)
     with pytest.raises(IngredientError, match="named as arguments"):
-        check = getattr(Parameters.__init__, "__wrapped__", Parameters.__init__)
-        check(object.__new__(Parameters), names)
+        make(object.__new__(Parameters), names)

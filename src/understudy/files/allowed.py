@@ -17,7 +17,7 @@ from understudy.files.errors import StoreError
 _ROOMS = ("core", "batches", "networks", "students", "targets", "teachers", "feedbacks")
 _CLASSES = (
     *(f"understudy.{room}" for room in (*_ROOMS, "fitting", "amortising", "posterior", "training")),
-    *("understudy.evaluation", "understudy.methods", "understudy.numerics"),
+    *(f"understudy.{name}" for name in ("evaluation", "methods", "numerics", "coordinates")),
     *("equinox.nn", "equinox._module", "equinox._vmap_pmap", "equinox._jit", "equinox._enum"),
     *("flowjax", "paramax"),
 )

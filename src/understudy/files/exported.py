@@ -55,7 +55,10 @@ class Exported:
         check_program(header, arrays, code)
         self.sites = {name: tuple(shape) for name, shape in header["sites"].items()}
         self._chunk = header["chunk"]
-        program = jax.jit(_program(header, arrays, code).call)
+        dtypes = {*header["dtypes"].values(), *(array.dtype.name for array in arrays)}
+        self._wide = bool(jax.config.jax_enable_x64) or bool(dtypes & {"float64", "int64", "uint64"})
+        with jax.enable_x64(self._wide):
+            program = jax.jit(_program(header, arrays, code).call)
         self._draw = lambda words: program(words, arrays)
 
     def sample(self, key: Any, n: int) -> dict[str, np.ndarray]:
@@ -65,7 +68,8 @@ class Exported:
             key: a random key such as ``jax.random.key(0)``, or a whole number.
             n: how many.
         """
-        return in_chunks(self._draw, key, n, self._chunk)
+        with jax.enable_x64(self._wide):
+            return in_chunks(self._draw, key, n, self._chunk)
 
 
 def load_exported(path: str | Path) -> Exported:
@@ -127,11 +131,6 @@ def check_program(header: Mapping[str, Any], arrays: list[np.ndarray], code: byt
     if {"gpu": "cuda"}.get(here, here) not in platforms:
         raise StoreError(
             f"it was exported for {', '.join(platforms)} and runs on {here} here; name both platforms"
-        )
-    wide = [a for a in arrays if jax.dtypes.canonicalize_dtype(a.dtype) != a.dtype]
-    if wide:
-        raise StoreError(
-            f"it holds {wide[0].dtype} arrays; first run jax.config.update('jax_enable_x64', True)"
         )
     if inspected(code, max(_LARGEST_TENSOR, _site_bytes(header))) not in wanted:
         raise StoreError("its program takes or gives other arrays than its header says")

@@ -133,7 +133,7 @@ def _check_custom_call(operation: Any) -> None:
     if "mhlo.backend_config" not in operation.attributes:
         raise RefusedError(f"its program calls {name} without its settings")
     given, made = ([_shape(v) for v in values] for values in (operation.operands, operation.results))
-    on_the_left = "side = 76 " in str(operation.attributes)
+    on_the_left = "side = 76 " in str(operation.attributes["mhlo.backend_config"])
     if not given or len(given[0]) < 2 or not _fits(routine[1], given, made, on_the_left):
         raise RefusedError(f"its program calls {name} with shapes that do not fit")
 

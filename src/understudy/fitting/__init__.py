@@ -1,21 +1,6 @@
-"""How ``fit`` chooses: where the mass is, a Gaussian, a flow, and what they may spend."""
+"""How ``fit`` chooses: starts, chains that agree, a student that learns from them, a judge."""
 
-from understudy.fitting.charts import Chart, Whitened, assess
-from understudy.fitting.fitting import Gradients, fit
-from understudy.fitting.flow import MaskedCouplings, SinhArcsinh, coloured, small_flow
-from understudy.fitting.region import Region, Search, find_regions
+from understudy.fitting.budget import Gradients
+from understudy.fitting.fit import fit
 
-__all__ = [
-    "Chart",
-    "Gradients",
-    "MaskedCouplings",
-    "Region",
-    "Search",
-    "SinhArcsinh",
-    "Whitened",
-    "assess",
-    "coloured",
-    "find_regions",
-    "fit",
-    "small_flow",
-]
+__all__ = ["Gradients", "fit"]

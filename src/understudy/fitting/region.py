@@ -1,186 +1,133 @@
-"""Stage one: where the target's mass is, and how it is scaled there."""
+"""The region of the mass, found by chains that run until they agree."""
 
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import minimize
 
-from understudy.core import IngredientError, Target
+from understudy.coordinates import (
+    Coordinates,
+    Walls,
+    fit_coordinates,
+    fit_knots,
+    plain_coordinates,
+)
+from understudy.core import IngredientError
+from understudy.fitting import judge
+from understudy.fitting.budget import Budget
+from understudy.fitting.chains import CHAINS, GROUPS, Agreement, Chains, agreement
+from understudy.fitting.starts import Starts
 
-Vector = Float[np.ndarray, " d"]
-Matrix = Float[np.ndarray, "d d"]
-
-# The program of this stage runs for milliseconds, so XLA should not spend seconds on it.
-_QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+_WINDOWS = (8, 8, 12, 16, 24, 32)
+_FIRST, _GROWTH, _TRIES = 48, 1.3, 2
+_KEPT = 20_000_000
+_SHARE = 0.4
+_PRECISE = 0.02
+_LONGEST = 16
 
 
 class Region(NamedTuple):
-    """A mode with the Gaussian that its curvature suggests.
+    """Where the mass is.
 
     Attributes:
-        mean: the mode.
-        factor: Cholesky factor of the inverse of minus the Hessian.
-        evidence: Laplace's estimate of the log of the mass around it.
+        z: draws of the chains in the order in which they were made, (t, m, d).
+        coordinates: in which they are nearly standard.
+        agreement: of the chains.
     """
 
-    mean: Vector
-    factor: Matrix
-    evidence: float
+    z: Float[np.ndarray, "t m d"]
+    coordinates: Coordinates
+    agreement: Agreement
 
 
-class Search(NamedTuple):
-    """What climbing from several starts found.
-
-    Attributes:
-        regions: modes that hold mass and have a valley between them, the heaviest first.
-        ends: number of different places that the climbs ended at.
-        gradients: gradient evaluations spent.
-        compile_seconds: time spent compiling.
-    """
-
-    regions: tuple[Region, ...]
-    ends: int
-    gradients: int
-    compile_seconds: float
+def every(d: int, updates: int) -> int:
+    """Updates between two kept draws, so that a window fits in memory."""
+    return max(1, int(np.ceil(updates * CHAINS * d / _KEPT)))
 
 
-class _Objective:
-    """Minus the log density with its gradient in double precision, counted."""
-
-    def __init__(self, target: Target):
-        self.count = 0
-        arrays, rest = eqx.partition(target, eqx.is_array)
-
-        def evaluate(arrays, z):
-            return jax.value_and_grad(lambda z: -eqx.combine(arrays, rest).log_density(z))(z)
-
-        with jax.enable_x64(True):
-            self.arrays = jax.tree.map(_double, arrays)
-            start = jnp.zeros(target.dim)
-            self.evaluate = jax.jit(evaluate).lower(self.arrays, start).compile(_QUICK)
-
-    def __call__(self, z: Vector) -> tuple[float, Vector]:
-        self.count += 1
-        with jax.enable_x64(True):
-            value, gradient = self.evaluate(self.arrays, np.asarray(z, float))
-        value, gradient = float(value), np.asarray(gradient)
-        fine = np.isfinite(value) and np.isfinite(gradient).all()
-        return (value, gradient) if fine else (np.inf, np.zeros_like(gradient))
+def begin(chains: Chains, starts: Starts, walls: Walls | None) -> None:
+    """Put groups of chains at draws of all paths, the best and the least of them."""
+    firsts = starts.z[np.linspace(0, starts.paths - 1, GROUPS).round().astype(int)]
+    if walls is not None:
+        chains.change(fit_coordinates(starts.z, walls, 10.0, curved=False))
+    else:
+        chains.change(plain_coordinates(np.median(starts.z, 0), np.clip(starts.scale, 1e-300, 1e300)))
+    chains.pace(0.1)
+    chains.place(np.repeat(firsts, CHAINS // GROUPS, 0))
 
 
-def find_regions(target: Target, seed: int = 0, starts: int = 8, spread: float = 2.0) -> Search:
-    """Climb from several starts; keep the modes that hold mass by Laplace's approximation.
-
-    Reference: Zhu, Byrd, Lu and Nocedal, "Algorithm 778: L-BFGS-B", 1997.
-
-    Args:
-        target: what we want draws from.
-        seed: of the starts.
-        starts: number of starts, uniform in [-spread, spread] in every coordinate; one more at zero.
-        spread: how far the starts reach.
-    """
-    started = time.perf_counter()
-    objective = _Objective(target)
-    compiling = time.perf_counter() - started
-    generator = np.random.default_rng(seed)
-    points = [np.zeros(target.dim), *generator.uniform(-spread, spread, (starts, target.dim))]
-    points = [z for z in points if np.isfinite(objective(z)[0])]
-    if not points:
-        raise IngredientError(
-            f"The log density is not finite at any of {starts + 1} starts within {spread} of zero; "
-            "check it there, or shift and scale the target so that its mass lies near zero."
-        )
-    ends = _distinct([_climb(objective, z) for z in points])
-    regions = _separate(objective, [_laplace(objective, z) for z in ends])
-    return Search(tuple(regions), len(ends), objective.count, compiling)
+def go_on(chains: Chains, z: Float[np.ndarray, "n d"], walls: Walls | None) -> None:
+    """Put the chains at draws of an earlier run, in coordinates that fit them."""
+    chains.change(fit_coordinates(z, walls, len(z) / 8))
+    chains.pace(0.3)
+    chains.place(z[np.linspace(0, len(z) - 1, CHAINS).astype(int)])
 
 
-def _separate(objective: Callable, regions: list[Region], least: float = 0.01) -> list[Region]:
-    """Leave out regions without mass and those that no valley parts from a heavier one."""
-    kept: list[Region] = []
-    for region in sorted(regions, key=lambda r: -r.evidence):
-        heavy = not kept or region.evidence > kept[0].evidence + np.log(least)
-        if heavy and all(_valley(objective, region.mean, other.mean) for other in kept):
-            kept.append(region)
-    return kept
+def warm_up(chains: Chains, walls: Walls | None) -> None:
+    """Windows that grow; after each the coordinates follow the chains."""
+    for i, updates in enumerate(_WINDOWS):
+        trace = chains.run(updates, every(chains.coordinates.dim, updates))
+        late = trace[len(trace) // 3 :]
+        effective = float(np.median(agreement(late).effective))
+        fitted = fit_coordinates(chains.colour(late), walls, effective, curved=i > 2)
+        chains.change(fitted)
+        chains.pace(min(chains.step_size, 1.0) if i > 1 else 0.1)
 
 
-def _valley(objective: Callable, one: Vector, other: Vector, depth: float = 1.0) -> bool:
-    between = [objective(one + t * (other - one))[0] for t in np.linspace(0, 1, 17)]
-    return max(between) > max(between[0], between[-1]) + depth
-
-
-def _climb(objective: Callable, z: Vector) -> tuple[float, Vector]:
-    options = {"maxiter": 1000, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-5}
-    found = minimize(objective, z, jac=True, method="L-BFGS-B", options=options)
-    return float(found.fun), found.x
-
-
-def _distinct(ends: list[tuple[float, Vector]], most: int = 6) -> list[Vector]:
-    kept: list[tuple[float, Vector]] = []
-    for value, z in sorted(ends, key=lambda end: end[0]):
-        new = all(
-            abs(value - v) > 0.01 or np.linalg.norm(z - o) > 0.1 * (1 + np.linalg.norm(o))
-            for v, o in kept
-        )
-        if np.isfinite(value) and new and len(kept) < most:
-            kept.append((value, z))
-    return [z for _, z in kept]
-
-
-def _laplace(objective: Callable, z: Vector, polish: int = 3) -> Region:
-    value, gradient = objective(z)
-    for _ in range(polish):
-        values, vectors = _curvature(objective, z)
-        step = vectors @ ((vectors.T @ gradient) / values)
-        new_value, new_gradient = objective(z - step)
-        if not new_value < value:
+def settle(chains: Chains, walls: Walls | None, budget: Budget) -> Region:
+    """Run until the chains agree, or the budget says stop."""
+    updates, grown = _FIRST, 0
+    for i in range(4 * _TRIES):
+        chains.pace(chains.step_size)
+        trace = chains.run(int(updates), every(chains.coordinates.dim, int(updates)))
+        found = agreement(trace)
+        z = chains.colour(trace)
+        if found.settled or budget.share > _SHARE or (i >= _TRIES and not grown):
             break
-        z, value, gradient = z - step, new_value, new_gradient
-    values, vectors = _curvature(objective, z)
-    values = _by_fall(objective, z, value, values, vectors)
-    upper = np.linalg.qr((vectors / np.sqrt(values)).T, mode="r")
-    factor = upper.T * np.where(np.diag(upper) < 0, -1, 1)
-    evidence = -value + 0.5 * (z.size * np.log(2 * np.pi) - np.log(values).sum())
-    return Region(z, factor, float(evidence))
+        fitted = fit_coordinates(z, walls, float(np.median(found.effective)))
+        grown = grown + 1 if _grew(fitted, chains.coordinates) else 0
+        if grown >= 4:
+            raise IngredientError(_improper_sentence(chains.coordinates, fitted))
+        chains.change(fitted)
+        updates *= _GROWTH
+    return Region(z.reshape(trace.shape), chains.coordinates, found)
 
 
-def _by_fall(objective: Callable, z: Vector, value: float, values: Vector, vectors: Matrix) -> Vector:
-    """Curvatures corrected where the log density does not fall by about a half at one deviation."""
-    scales = 1 / np.sqrt(values)
-    for i, vector in enumerate(vectors.T):
-        for _ in range(60):
-            step = scales[i] * vector
-            fall = 0.5 * (objective(z + step)[0] + objective(z - step)[0]) - value
-            if 0.05 <= fall <= 2:
-                break
-            scales[i] *= 2.0 if fall < 0.05 else 0.5
-        else:
-            raise IngredientError(
-                "The log density does not fall away from its highest point in some direction, so it has "
-                "no finite mass there (an improper posterior); give every parameter a proper prior."
-            )
-    return 1 / scales**2
+def lengthen(chains: Chains, found: Region, budget: Budget, walls: Walls | None) -> Region:
+    """Go on in the same coordinates until means are known to a fiftieth of a deviation."""
+    traces = [found.coordinates.whiten(found.z.reshape(-1, chains.u.shape[1]))[0].reshape(found.z.shape)]
+    agreed = found.agreement
+    while not precise(agreed, traces, chains) and budget.share < _SHARE and len(traces) < _LONGEST:
+        more = len(traces[0])
+        traces.append(chains.run(more, every(chains.coordinates.dim, more), adapt=False))
+        agreed = agreement(np.concatenate(traces))
+    trace = np.concatenate(traces)
+    return refitted(Region(chains.colour(trace).reshape(trace.shape), found.coordinates, agreed), walls)
 
 
-def _curvature(objective: Callable, z: Vector) -> tuple[Vector, Matrix]:
-    """Eigenvalues, made positive, and eigenvectors of the Hessian by differences of gradients."""
-    steps = 1e-5 * np.maximum(1, np.abs(z))
-    rows = [
-        (objective(z + h * e)[1] - objective(z - h * e)[1]) / (2 * h)
-        for h, e in zip(steps, np.eye(z.size), strict=True)
-    ]
-    hessian = np.stack(rows)
-    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
-    # A direction without curvature says nothing about its scale; one is the scale of the starts.
-    return np.where(values > 1e-12 * np.abs(values).max(), values, 1.0), vectors
+def precise(agreed: Agreement, traces: list[np.ndarray], chains: Chains) -> bool:
+    """Whether means and quantiles are known well enough to judge a student by."""
+    z = chains.colour(traces[-1])
+    error = judge.imprecision(z, float(np.quantile(agreed.effective, 0.1)))
+    return agreed.error < _PRECISE and error < judge.PRECISION
 
 
-def _double(leaf: jax.Array) -> jax.Array:
-    return leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+def refitted(found: Region, walls: Walls | None) -> Region:
+    """The region in coordinates that fit its draws, margins to the letter."""
+    z = found.z.reshape(-1, found.z.shape[-1])
+    fitted = fit_coordinates(z, walls, float(np.median(found.agreement.effective)))
+    return found._replace(coordinates=fit_knots(fitted, z))
+
+
+def _grew(new: Coordinates, old: Coordinates) -> bool:
+    return bool((new.margins[1] - old.margins[1]).max() > np.log(1.5)) and bool(
+        new.margins[1].max() > np.log(1e3)
+    )
+
+
+def _improper_sentence(old: Coordinates, new: Coordinates) -> str:
+    which = int(np.argmax(new.margins[1] - old.margins[1]))
+    return (
+        f"The posterior looks improper: the chains spread without end along coordinate {which} (scale "
+        f"{np.exp(new.margins[1][which]):.1e} and growing). Give it a proper prior."
+    )

@@ -17,6 +17,7 @@ from understudy.core import Condition, Key, Named, Student, Target
 from understudy.data.files import cache_folder
 from understudy.numerics import in_blocks
 from understudy.students import Flow
+from understudy.surroundings import double_precision, in_double
 
 CHUNK = 16_384
 
@@ -133,6 +134,15 @@ def widened(value: np.ndarray) -> np.ndarray:
 @eqx.filter_jit
 def _name_rows(target: Target, z: Float[Array, "n d"]) -> dict[str, Array]:
     return jax.vmap(partial(constrained, target))(z)
+
+
+def columns(target: Target, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n c"]:
+    """All numbers of the named sites of draws that are not constant, as columns in double precision."""
+    with double_precision():
+        sites = in_blocks(partial(_name_rows, in_double(target)), z, 1024)
+    values = [np.reshape(value, (len(z), -1)) for value in sites.values()]
+    table = np.concatenate([v.astype(float) for v in values if v.dtype.kind in "fiub"], 1)
+    return table[:, np.ptp(table, axis=0) > 0]
 
 
 def constrained(target: Target, z: Float[Array, " d"]) -> dict[str, Array]:

@@ -9,9 +9,8 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from understudy import files
 from understudy.checks import instance, one_of, random_key, whole
@@ -26,10 +25,11 @@ from understudy.posterior import arviz, cost
 from understudy.posterior.cost import BreakEven, NutsCost
 from understudy.posterior.draws import CHUNK, flat, named, named_rows
 from understudy.posterior.export import checked_platforms, make_program
-from understudy.posterior.refine import SUPERCHAINS, Refined, refine
+from understudy.posterior.refine import SUPERCHAINS, Refined, finished, refine
 from understudy.posterior.resample import Resampled, importance_resample, independence_resample
 from understudy.posterior.storing import StoredTarget, stored
-from understudy.surroundings import with_own_settings
+from understudy.posterior.verdict import Verdict
+from understudy.surroundings import in_double, in_own_precision
 
 
 class Stage(eqx.Module):
@@ -68,6 +68,9 @@ class Posterior(eqx.Module):
         stages: what each stage of the fit did.
         repeats: students of other seeds, whose disagreement :meth:`check` reports.
         seed: of the fit, and of what is random here where no key is given.
+        verdict: what the fit saw of its own student; None where nothing looked.
+        record: draws of the chains that the student learnt from, one a row; None where there are none.
+        double: whether to compute in double precision, as locations far from zero on their scale need.
     """
 
     target: Target
@@ -76,6 +79,9 @@ class Posterior(eqx.Module):
     stages: tuple[Stage, ...] = ()
     repeats: tuple[Student, ...] = ()
     seed: int = 0
+    verdict: Verdict | None = None
+    record: np.ndarray | None = None
+    double: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         instance("target", Target, "from_numpyro(model, data)", self.target)
@@ -85,6 +91,11 @@ class Posterior(eqx.Module):
                 f"The student draws vectors of size {self.student.dim} and the target takes size "
                 f"{self.target.dim}; give a student of the target's size."
             )
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the student's own draws are given by :meth:`sample`; False where nothing looked."""
+        return self.verdict is not None and self.verdict.trusted
 
     @property
     def seconds(self) -> float:
@@ -106,27 +117,55 @@ class Posterior(eqx.Module):
         """Evaluations of the log density without a gradient spent on the fit."""
         return sum(stage.evaluations for stage in self.stages)
 
-    @with_own_settings
-    def sample(self, key: Key | int, n: int) -> dict[str, np.ndarray]:
+    @in_own_precision
+    def sample(self, key: Key | int, n: int, finish: bool | None = None) -> dict[str, np.ndarray]:
         """Draw ``n`` values of every named site (of ``z`` where the target has no names).
+
+        A student that the fit did not trust has its draws *finished*: they come from the chains it learnt
+        from, moved on by the teacher. Then a draw costs some transitions, and a warning says so once.
 
         Draws are made a chunk at a time, so memory beyond the result is bounded and any ``n`` runs the
         same compiled program. What is floating comes in float64, whatever JAX computes in: NumPy's sums
         over a million rows of float32 are wrong in the third digit.
+
+        Args:
+            key: random key, or a whole number.
+            n: how many.
+            finish: True finishes, False gives the student's own draws; None finishes where the student
+                is not trusted.
         """
         key, n = random_key(key), whole("n", n)
+        if self._finishes(finish):
+            return named_rows(self._target(), self.draws(key, n, finish=True))
         if isinstance(self.target, StoredTarget):
             return self.target.program.loaded.sample(key, n)
-        return in_chunks(partial(named, self.student, self.target), key, n, CHUNK)
+        return in_chunks(partial(named, self.student, self._target()), key, n, CHUNK)
 
-    @with_own_settings
-    def draws(self, key: Key | int, n: int) -> Float[Array, "n d"]:
-        """Draw ``n`` flat unconstrained vectors, those of :meth:`sample` with the same key."""
-        draw = partial(flat, self.student, None)
-        z = in_chunks(draw, random_key(key), whole("n", n), CHUNK)["z"]
-        return jnp.asarray(z, jnp.result_type(float))
+    @in_own_precision
+    def draws(self, key: Key | int, n: int, finish: bool | None = None) -> Float[np.ndarray, "n d"]:
+        """Draw ``n`` flat unconstrained vectors, those of :meth:`sample` with the same arguments."""
+        key, n = random_key(key), whole("n", n)
+        if self._finishes(finish):
+            assert self.record is not None
+            teacher = self.teacher or default_teacher(key, self._target(), self.student)
+            return finished(key, self._target(), self.student, teacher, self.record, n)
+        return in_chunks(partial(flat, self.student, None), key, n, CHUNK)["z"]
 
-    @with_own_settings
+    def _finishes(self, finish: bool | None) -> bool:
+        """Whether draws are finished: as asked for, else where the fit did not trust its student."""
+        if finish is None:
+            finish = self.verdict is not None and not self.verdict.trusted and self.record is not None
+            finish = finish and not isinstance(self.target, StoredTarget)
+            if not self.trusted and self.verdict is not None:
+                warnings.warn(self.verdict.sentence, stacklevel=4)
+        if finish and self.record is None:
+            raise IngredientError(
+                "finish=True needs the draws of the chains that a fit keeps, and this posterior has "
+                "none; use refine(key, n, steps)."
+            )
+        return finish
+
+    @in_own_precision
     def refine(self, key: Key | int, n: int, steps: int = 8, teacher: Teacher | None = None) -> Refined:
         """Draw ``n`` vectors and move each by ``steps`` calls of the teacher.
 
@@ -142,11 +181,11 @@ class Posterior(eqx.Module):
         if teacher is not None:
             instance("teacher", Teacher, "hmc(0.1)", teacher)
         start, make, move = jax.random.split(random_key(key), 3)
-        z = np.asarray(self.draws(start, whole("n", n) + SUPERCHAINS))
+        z = self.draws(start, whole("n", n) + SUPERCHAINS, finish=False)
         teacher = teacher or self.teacher or default_teacher(make, target, self.student)
         return refine(move, target, self.student, teacher, z, whole("steps", steps, least=4))
 
-    @with_own_settings
+    @in_own_precision
     def resample(
         self,
         key: Key | int,
@@ -174,13 +213,13 @@ class Posterior(eqx.Module):
             )
         start, pick = jax.random.split(random_key(key))
         if method == "independence":
-            z = np.asarray(self.draws(start, n))
+            z = self.draws(start, n, finish=False)
             return independence_resample(pick, target, student, z, whole("moves", moves))
         count = 4 * max(whole("n", n), 256) if candidates is None else whole("candidates", candidates)
-        z = np.asarray(self.draws(start, count))
+        z = self.draws(start, count, finish=False)
         return importance_resample(pick, target, student, z, n)
 
-    @with_own_settings
+    @in_own_precision
     def check(
         self,
         key: Key | int | None = None,
@@ -215,7 +254,7 @@ class Posterior(eqx.Module):
             level=level,
         )
 
-    @with_own_settings
+    @in_own_precision
     def to_arviz(
         self,
         key: Key | int,
@@ -245,11 +284,11 @@ class Posterior(eqx.Module):
                 f"n is a multiple of chains={chains}, so that each has as many; {n} came."
             )
         one_of("kind", ("datatree", "inferencedata"), kind)
-        z = np.asarray(self.draws(draw, n))
+        z = self.draws(draw, n)
         wanted = (kind, predictive, log_likelihood)
         return arviz.to_arviz(predict, target, self.student, z, chains, *wanted)
 
-    @with_own_settings
+    @in_own_precision
     def predict(
         self, key: Key | int, *args: Any, draws: int = 1000, **kwargs: Any
     ) -> dict[str, np.ndarray]:
@@ -271,14 +310,14 @@ class Posterior(eqx.Module):
                 f"from_pymc(model); this one is a {type(target).__name__}."
             )
         draw, predict = jax.random.split(random_key(key))
-        sites = named_rows(target, np.asarray(self.draws(draw, whole("draws", draws))))
+        sites = named_rows(target, self.draws(draw, whole("draws", draws)))
         return target.predict(predict, sites, *args, **kwargs)
 
     def draws_per_second(self, n: int = 262_144) -> float:
         """Named draws per second, measured now and without compilation."""
-        return cost.speed(self.sample, whole("n", n))
+        return cost.speed(partial(self.sample, finish=False), whole("n", n))
 
-    @with_own_settings
+    @in_own_precision
     def break_even(
         self, nuts: NutsCost | None = None, key: Key | int | None = None, chains: int = 4
     ) -> BreakEven:
@@ -291,11 +330,11 @@ class Posterior(eqx.Module):
         """
         key = self._key(key)
         if nuts is None:
-            start = self.draws(key, whole("chains", chains))
+            start = self.draws(key, whole("chains", chains), finish=False)
             nuts = cost.measure_nuts(key, self._target(), start)
         return cost.break_even(self.seconds, self.draws_per_second(), nuts)
 
-    @with_own_settings
+    @in_own_precision
     def report(self, path: str | Path, trust: Trust | None = None, nuts: NutsCost | None = None) -> Path:
         """Write one self-contained HTML page: stages, costs, the trust table, marginals and pairs.
 
@@ -318,7 +357,7 @@ class Posterior(eqx.Module):
         draws = {name: drawn[name] for name in [*latents, *drawn] if name in drawn}
         return write_posterior_report(path, self, trust, even, columns(draws))
 
-    @with_own_settings
+    @in_own_precision
     def save(self, path: str | Path) -> None:
         """Write everything to one file for :func:`understudy.load`: no pickle, with a checksum.
 
@@ -328,7 +367,7 @@ class Posterior(eqx.Module):
         files.checked_path(path)
         files.save(path, self)
 
-    @with_own_settings
+    @in_own_precision
     def export(self, path: str | Path, platforms: Sequence[str] | None = None) -> None:
         """Write one file that draws named sites with jax and numpy alone.
 
@@ -340,16 +379,16 @@ class Posterior(eqx.Module):
         """
         path, platforms = files.checked_path(path), checked_platforms(platforms)
         if not isinstance(self.target, StoredTarget):
-            make_program(self.student, self.target, platforms).write(path)
+            make_program(self.student, self._target(), platforms).write(path)
         elif platforms is None or set(platforms) <= set(self.target.program.header["platforms"]):
             self.target.program.write(path)
         else:
             raise IngredientError(self.target.sentence)
 
-    @with_own_settings
+    @in_own_precision
     def storable(self) -> "Posterior":
         """The posterior in a form that a file can hold."""
-        target = stored(self.target, self.student)
+        target = stored(self.target, self.student, self.double)
         return dataclasses.replace(self, target=target, teacher=_storable(self.teacher))
 
     def restored(self, known: Mapping[str, Any], target: Any = None) -> "Posterior":
@@ -363,7 +402,7 @@ class Posterior(eqx.Module):
     def _target(self) -> Target:
         if isinstance(self.target, StoredTarget):
             raise IngredientError(self.target.sentence)
-        return self.target
+        return in_double(self.target) if self.double else self.target
 
     def _key(self, key: Key | int | None) -> Key:
         refuse_forked()

@@ -77,6 +77,29 @@ def refine(
     return Refined(named_rows(target, end), end, r_hat, ess, acceptance, float(lost))
 
 
+def finished(
+    key: Key,
+    target: Target,
+    student: Student,
+    teacher: Teacher,
+    record: Float[np.ndarray, "m d"],
+    n: int,
+    steps: int = 4,
+) -> Float[np.ndarray, "n d"]:
+    """Draws of chains, picked at random and moved on by ``steps`` calls of the teacher each."""
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    order = [generator.permutation(len(record)) for _ in range(-(-n // len(record)))]
+    z = record[np.concatenate(order)[:n]]
+    rows = np.concatenate([z, np.resize(z, (-n % CHAINS, z.shape[1]))])
+    ends = [
+        np.asarray(
+            run_chains(jax.random.fold_in(key, i), target, student, teacher, part, steps).trace[-1]
+        )
+        for i, part in enumerate(row_blocks(rows, CHAINS))
+    ]
+    return np.concatenate(ends)[:n].astype(float)
+
+
 class Run(NamedTuple):
     """What chains did: every state, which never had a finite start, and how often they accepted."""
 

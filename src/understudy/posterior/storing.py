@@ -18,6 +18,7 @@ from understudy.files.allowed import Known
 from understudy.files.describing import describe
 from understudy.files.reviving import revive
 from understudy.posterior.export import Program, make_program
+from understudy.surroundings import in_double
 
 
 class Recipe(NamedTuple):
@@ -90,8 +91,8 @@ class StoredTarget(Target):
         return _fitting(self, from_numpyro(made.model, *made.args, **made.kwargs))
 
 
-def stored(target: Target, student: Student) -> StoredTarget:
-    """What a file keeps of a target."""
+def stored(target: Target, student: Student, double: bool = False) -> StoredTarget:
+    """What a file keeps of a target; its program computes in double precision if so."""
     if isinstance(target, StoredTarget):
         return target
     arrays: list[np.ndarray] = []
@@ -100,7 +101,7 @@ def stored(target: Target, student: Student) -> StoredTarget:
     except (StoreError, RecursionError):
         recipe, arrays = "", []
     return StoredTarget(
-        program=make_program(student, target),
+        program=make_program(student, in_double(target) if double else target),
         recipe=recipe,
         arrays=tuple(arrays),
         name=_name(target),

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import paramax
 from jaxtyping import Array, Bool, Float, Scalar
 
 from understudy.checks import random_key, whole
@@ -35,8 +36,8 @@ class CouplingFlow(ExplicitStudent):
     bias: Float[Array, "l w"]
     leave: Float[Array, "l w e"]
     curves: Float[Array, "4 d"]
-    directions: Float[Array, "d r"]
-    stretch: Float[Array, " r"]
+    directions: Float[Array, "d r"] | paramax.NonTrainable
+    stretch: Float[Array, " r"] | paramax.NonTrainable
     dim: int = eqx.field(static=True)
 
     def __init__(
@@ -55,27 +56,36 @@ class CouplingFlow(ExplicitStudent):
         self.bias = jax.random.normal(third, (layers, width))
         self.leave = 0.01 * jax.random.normal(second, (layers, width, 2 * dim)) / np.sqrt(width)
         self.curves = jnp.zeros((4, dim))
-        self.directions = jnp.eye(dim)[:, :1] if directions is None else jnp.asarray(directions, float)
-        self.stretch = (
-            jnp.ones(self.directions.shape[1]) if stretch is None else jnp.asarray(stretch, float)
-        )
+        turn = (jnp.eye(dim)[:, :1], jnp.ones(1)) if directions is None else (directions, stretch)
+        self.directions, self.stretch = (paramax.non_trainable(jnp.asarray(part)) for part in turn)
 
     def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw noise and transform it."""
+        return self.sample_and_log_prob(key, n)[0]
+
+    def sample_and_log_prob(self, key: Key, n: int) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+        """Draws and their log densities, for little more than the draws."""
+        directions, stretch = paramax.unwrap((self.directions, self.stretch))
         noise = jax.random.normal(key, (n, self.dim), self.bias.dtype)
-        h = noise + ((noise @ self.directions) * (self.stretch - 1)) @ self.directions.T
+        log_base = -0.5 * (noise**2).sum(-1) - 0.5 * self.dim * np.log(2 * np.pi)
+        h = noise + ((noise @ directions) * (stretch - 1)) @ directions.T
 
-        def layer(h, weights):
+        def layer(carry, weights):
+            h, log_det = carry
             shift, log_scale = _conditioned(h, weights)
-            return h * jnp.exp(log_scale) + shift, None
+            return (h * jnp.exp(log_scale) + shift, log_det + log_scale.sum(-1)), None
 
-        h, _ = jax.lax.scan(layer, h, (self.enter, self.bias, self.leave, self._halves))
+        weights = (self.enter, self.bias, self.leave, self._halves)
+        start = (h, jnp.broadcast_to(jnp.log(stretch).sum(), (n,)))
+        (h, log_det), _ = jax.lax.scan(layer, start, weights)
         shift, log_scale, skew, log_tail = self.curves
-        return shift + jnp.exp(log_scale) * _curve(h, skew, log_tail)[0]
+        y, log_slope = _curve(h, skew, log_tail)
+        log_det = log_det + (log_slope + log_scale).sum(-1)
+        return shift + jnp.exp(log_scale) * y, log_base - log_det
 
     def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log density by the change of variables."""
-        directions, stretch = jax.lax.stop_gradient((self.directions, self.stretch))
+        directions, stretch = paramax.unwrap((self.directions, self.stretch))
         shift, log_scale, skew, log_tail = self.curves
         h, log_slope = _curve((z - shift) * jnp.exp(-log_scale), -skew * jnp.exp(-log_tail), -log_tail)
 

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from understudy.checks import positive, vector
@@ -55,11 +56,12 @@ class Mixture(ExplicitStudent, StratifiedStudent):
 
     def log_probs(self, z: Float[Array, " d"], x: Condition = None) -> Float[Array, " k"]:
         """Log density of each component."""
-        return eqx.filter_vmap(lambda one: one.log_prob(z, x))(self.components)
+        return eqx.filter_vmap(lambda one: one.log_prob(z, x))(_on_device(self.components))
 
     def _draw(self, key: Key, x: Condition, branch: Array) -> Float[Array, "n d"]:
         n, keys = branch.shape[0], jax.random.split(key, self.logits.shape[0])
-        every = eqx.filter_vmap(lambda one, key: one.sample(key, x, n))(self.components, keys)
+        components = _on_device(self.components)
+        every = eqx.filter_vmap(lambda one, key: one.sample(key, x, n))(components, keys)
         return every[branch, jnp.arange(n)]
 
 
@@ -81,11 +83,24 @@ def _check(components: Any) -> None:
 
 
 def _shapes(student: ExplicitStudent) -> tuple:
-    leaves, structure = jax.tree.flatten(eqx.filter(student, eqx.is_array))
+    leaves, structure = jax.tree.flatten(eqx.filter(student, _is_array))
     return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
 
 
 def _stack(components: Sequence[ExplicitStudent]) -> ExplicitStudent:
-    arrays = [eqx.filter(student, eqx.is_array) for student in components]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
+    arrays = [eqx.filter(student, _is_array) for student in components]
+    stacked = jax.tree.map(_stacked, *arrays)
     return eqx.combine(stacked, components[0])
+
+
+def _stacked(*leaves: Any) -> Any:
+    # Arrays of the host stay there: they may be more precise than the device's.
+    return np.stack(leaves) if isinstance(leaves[0], np.ndarray) else jnp.stack(leaves)
+
+
+def _is_array(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, np.ndarray)
+
+
+def _on_device(components: ExplicitStudent) -> ExplicitStudent:
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if _is_array(leaf) else leaf, components)

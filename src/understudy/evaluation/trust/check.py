@@ -138,7 +138,7 @@ def _five_keys(key: Key) -> list[Key]:
     """Keys of a generator that compiles faster, unless the key's own is not the default one."""
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and "rbg" in str(jax.random.key_impl(key)):
         return list(jax.random.split(key, 5))
-    words = np.asarray(jax.random.bits(key, (5, 4)))
+    words = np.asarray(jax.random.bits(key, (5, 4), jnp.uint32))
     return [jax.random.wrap_key_data(row, impl="unsafe_rbg") for row in words]
 
 

@@ -15,7 +15,7 @@ class Medians:
     """Medians over seeds of every figure, by posterior and method."""
 
     def __init__(self, results: Path):
-        self.rows = files.read_rows(results / "posteriors.jsonl")
+        self.rows = files.read_rows(results / "guides.jsonl")
         self.posteriors = list(dict.fromkeys(row["posterior"] for row in self.rows))
 
     def of(self, posterior: str, method: str, figure: str, **where: Any) -> float | None:

@@ -1,0 +1,37 @@
+"""What a fit may spend."""
+
+import math
+import time
+from collections.abc import Callable
+
+
+class Gradients(int):
+    """A budget counted in gradient evaluations: ``budget=Gradients(500_000)``."""
+
+
+class Budget:
+    """Wall time from now on, gradient evaluations, or both.
+
+    Args:
+        seconds: of wall time.
+        gradients: evaluations of the log density's gradient.
+    """
+
+    def __init__(self, seconds: float = math.inf, gradients: float = math.inf):
+        self.started = time.perf_counter()
+        self.seconds = seconds
+        self.gradients = gradients
+        self.count: Callable[[], int] = lambda: 0
+
+    @classmethod
+    def of(cls, budget: float | int | None, seconds: float) -> "Budget":
+        """The budget that a user's number stands for; ``seconds`` if there is none."""
+        if isinstance(budget, Gradients):
+            return cls(gradients=int(budget))
+        return cls(seconds if budget is None else float(budget))
+
+    @property
+    def share(self) -> float:
+        """How much of it is spent, one where nothing is left."""
+        elapsed = time.perf_counter() - self.started
+        return max(elapsed / self.seconds, self.count() / self.gradients)

@@ -1,0 +1,96 @@
+"""Log densities and gradients at rows of a host array, by the one program that holds the target.
+
+Most of the time to a first draw of a small model goes into compiling its gradient. So it is compiled
+once, for a block of rows given in any coordinates, and everything that needs the target (climbing,
+moving chains, weighing and judging draws) is made of calls of this program.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from understudy.coordinates import Coordinates, plain_coordinates
+from understudy.core import Target
+from understudy.surroundings import double_precision, in_double, own_settings
+
+BLOCK = 128
+# Cheaper to compile than the default generator, and nothing here is split across machines.
+KEYS = "unsafe_rbg"
+
+
+class Evaluations:
+    """A target's log density and gradient at any number of rows, in any coordinates, counted.
+
+    Args:
+        target: whose log density is asked for.
+    """
+
+    def __init__(self, target: Target):
+        self.count = 0
+        self.dim = target.dim
+        self.plain = plain_coordinates(np.zeros(self.dim), np.ones(self.dim))
+        self._target, self._compiled = target, {}
+        self._precision(double=True)
+        try:
+            self._program(self.plain)
+        except (TypeError, ValueError):  # the density insists on arrays of single precision
+            self._precision(double=False)
+            self._program(self.plain)
+
+    def _precision(self, double: bool) -> None:
+        self.double = double
+        self._settings = double_precision if double else own_settings
+        with self._settings():
+            target = in_double(self._target) if double else self._target
+            self._arrays, self._rest = eqx.partition(target, eqx.is_array)
+
+    @property
+    def _dtype(self) -> Any:
+        return np.float64 if self.double else np.float32
+
+    def _program(self, coordinates: Coordinates) -> Any:
+        bent = coordinates.walls is not None
+        if bent not in self._compiled:
+            rows = jax.ShapeDtypeStruct((BLOCK, self.dim), self._dtype)
+            with self._settings():
+                given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
+                self._compiled[bent] = jax.jit(self._run).lower(self._arrays, given, rows).compile()
+        return self._compiled[bent]
+
+    def _run(self, arrays: Any, coordinates: Coordinates, rows: Any) -> Any:
+        target = eqx.combine(arrays, self._rest)
+
+        def log_density(u):
+            z, log_volume = coordinates.colour(u, jnp)
+            return target.log_density(z) + log_volume
+
+        return jax.vmap(jax.value_and_grad(log_density))(rows)
+
+    def __call__(
+        self, u: Float[np.ndarray, "n d"], coordinates: Coordinates | None = None
+    ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n d"]]:
+        """Log densities (minus infinity where they or their gradients are not finite) and gradients.
+
+        Args:
+            u: the rows.
+            coordinates: in which they are given; None where they are draws themselves.
+        """
+        coordinates = coordinates or self.plain
+        program = self._program(coordinates)
+        parts = [self._block(program, coordinates, u[i : i + BLOCK]) for i in range(0, len(u), BLOCK)]
+        log_p, slope = (np.concatenate(part) for part in zip(*parts, strict=True))
+        fine = np.isfinite(log_p) & np.isfinite(slope).all(1) & np.isfinite(u).all(1)
+        return np.where(fine, log_p, -np.inf), np.where(fine[:, None], slope, 0.0)
+
+    def _block(self, program: Any, coordinates: Coordinates, u: np.ndarray) -> tuple:
+        n = len(u)
+        self.count += n
+        rows = u if n == BLOCK else np.resize(u, (BLOCK, self.dim))
+        with self._settings():
+            given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
+            log_p, slope = program(self._arrays, given, np.asarray(rows, self._dtype))
+        return np.asarray(log_p, float)[:n], np.asarray(slope, float)[:n]

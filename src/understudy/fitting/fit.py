@@ -1,0 +1,286 @@
+"""Fit a target with no choices made by the user.
+
+Chains find the mass: quasi-Newton paths from many starts, then Hamiltonian moves in coordinates that
+follow the chains, until groups of them that began apart agree. The student learns their draws: a Gaussian
+copula first, and where a judge sees it differ from the chains, flows that also help the chains along. Where
+chains sit in modes that they do not leave, a mixture offers them draws and finds the modes' weights.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from understudy import files
+from understudy.checks import LARGEST_SEED, instance, one_positive, whole
+from understudy.core import IngredientError, Target
+from understudy.fitting import region
+from understudy.fitting.budget import Budget, Gradients
+from understudy.fitting.chains import Chains
+from understudy.fitting.evaluations import Evaluations
+from understudy.fitting.improve import improve, spread
+from understudy.fitting.judge import judge
+from understudy.fitting.learning import Candidate, Learning
+from understudy.fitting.region import Region
+from understudy.fitting.starts import find_starts
+from understudy.fitting.walls import find_walls
+from understudy.posterior import Posterior, Stage
+from understudy.posterior.draws import columns, keep_programs
+from understudy.posterior.verdict import Verdict
+from understudy.surroundings import own_settings
+from understudy.teachers import hmc
+from understudy.teachers.coordinated import InCoordinates
+from understudy.training import Interrupted
+
+_SECONDS = 120.0
+# Numbers kept of the chains, to finish draws from.
+_KEPT = 4_000_000
+
+
+def fit(
+    target: Target,
+    *,
+    budget: float | int | None = None,
+    seed: int = 0,
+    seeds: int = 1,
+    flows: bool = True,
+    verbose: bool | None = None,
+    cache: bool = True,
+    folder: str | Path | None = None,
+    resume: bool = False,
+) -> Posterior:
+    """Fit a student to a target whose log density has a gradient.
+
+    Args:
+        target: what we want draws from, without conditions.
+        budget: seconds of wall time, or ``Gradients(n)``, after which no new work is begun; None means
+            two minutes.
+        seed: of everything random.
+        seeds: fits from different seeds, one after the other; the best is kept, and ``check`` reports
+            how they disagree.
+        flows: whether flows may be tried where a Gaussian copula does not do.
+        verbose: print a line a stage; None prints in a terminal only.
+        cache: keep compiled programs in the user's cache folder, unless JAX was given another.
+        folder: where every finished stage is kept, so that a fit that was cut off can go on.
+        resume: begin with the newest stage kept in ``folder``.
+
+    Returns:
+        The posterior; its ``verdict`` says whether the student's draws can be given as they are.
+
+    Example:
+        >>> import jax.numpy as jnp, understudy
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=2)
+        >>> understudy.fit(target, verbose=False).sample(0, 1000)["z"].shape
+        (1000, 2)
+    """
+    _check(target, budget, seed, seeds)
+    shown = sys.stderr.isatty() if verbose is None else verbose
+    if cache:
+        keep_programs()
+    if seeds > 1:
+        every = [
+            fit(target, budget=budget, seed=seed + i, flows=flows, verbose=verbose, cache=cache)
+            for i in range(seeds)
+        ]
+        first, *others = sorted(every, key=lambda one: not one.trusted)
+        return eqx.tree_at(
+            lambda p: p.repeats, first, tuple(one.student for one in others), is_leaf=lambda x: x == ()
+        )
+    with own_settings(), _Kept(folder, resume) as kept:
+        return _Fitting(target, Budget.of(budget, _SECONDS), seed, flows, shown, kept).run()
+
+
+class _Found(NamedTuple):
+    """What the stages have come to."""
+
+    candidate: Any
+    region: Region
+    verdict: Verdict
+
+
+class _Kept:
+    """The newest stage of a fit in a folder; nothing is written without one."""
+
+    def __init__(self, folder: str | Path | None, resume: bool):
+        if folder is None and resume:
+            raise IngredientError("resume=True needs the folder of the fit; folder=None came.")
+        self.path = None if folder is None else Path(folder) / "stage.safetensors"
+        self.resume = resume
+        self._lock: Any = None
+
+    def __enter__(self) -> "_Kept":
+        if self.path is not None:
+            self._lock = files.locked(self.path.parent)
+            self._lock.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._lock is not None:
+            self._lock.__exit__(*error)
+
+    def read(self, dim: int, seed: int) -> np.ndarray | None:
+        """Draws of the chains at the newest stage, if it belongs to this fit."""
+        if self.path is None or not self.resume or not self.path.exists():
+            return None
+        arrays, inside = files.read(self.path)
+        if inside.get("seed") != seed or arrays["z"].shape[1:] != (dim,):
+            raise IngredientError(
+                f"{self.path.parent} holds a fit of another target or seed; resume it with the target and "
+                "seed it had, or choose another folder."
+            )
+        return arrays["z"]
+
+    def write(self, z: np.ndarray, seed: int) -> None:
+        """Keep draws of the chains."""
+        if self.path is not None:
+            files.write(self.path, {"z": z}, {"seed": seed})
+
+
+class _Fitting:
+    """One fit: its parts, and how the stages follow each other."""
+
+    def __init__(self, target: Target, budget: Budget, seed: int, flows: bool, shown: bool, kept: _Kept):
+        self.target, self.budget, self.seed = target, budget, seed
+        self.flows, self.shown, self.kept = flows, shown, kept
+        self.stages: list[Stage] = []
+        self.found: _Found | None = None
+        self._last, self._spent = time.perf_counter(), 0
+
+    def run(self) -> Posterior:
+        """The stages in their order; what was found so far goes with an interrupt."""
+        try:
+            self.search()
+        except KeyboardInterrupt:
+            if self.found is None:
+                raise
+            message = "Interrupted; the exception's `result` is the posterior as fitted so far."
+            raise Interrupted(message, self.posterior()) from None
+        return self.posterior()
+
+    def search(self) -> None:
+        """Find the mass, then the student."""
+        self.evaluate = Evaluations(self.target)
+        self.budget.count = lambda: self.evaluate.count
+        self.note("compile", "the log density and its gradient", compiling=True)
+        self.chains = Chains(self.evaluate, self.seed)
+        self.begin()
+        found = region.settle(self.chains, self.walls, self.budget)
+        self.note("settle", f"nested R-hat {found.agreement.r_hat:.3f}")
+        apart = None
+        if not found.agreement.settled:
+            apart = spread(self.chains, found, self.walls, self.budget, self.seed)
+        if apart is not None:
+            candidate, found = apart
+            self.look("modes", f"{len(candidate.parts)} modes", candidate, found)
+            return
+        if found.agreement.settled:
+            found = region.lengthen(self.chains, found, self.budget, self.walls)
+        else:
+            found = region.refitted(found, self.walls)
+        candidate = Candidate(None, found.coordinates, "Gaussian copula")
+        verdict = self.look("copula", f"{len(found.z)} draws of each chain", candidate, found)
+        if self.flows and not verdict.trusted and self.budget.share < 0.7:
+            self.teach(found)
+
+    def begin(self) -> None:
+        """Starts, walls and the first coordinates; or where an earlier fit was cut off."""
+        cube = np.random.default_rng(self.seed).uniform(-2, 2, (512, self.target.dim))
+        cube[::2] = np.abs(cube[::2]) / 2
+        self.walls = find_walls(self.evaluate, cube, np.isfinite(self.evaluate(cube)[0]))
+        earlier = self.kept.read(self.target.dim, self.seed)
+        if earlier is not None:
+            region.go_on(self.chains, earlier, self.walls)
+            self.note("resume", f"{len(earlier):,} draws of an earlier fit")
+            return
+        starts = find_starts(self.evaluate, self.target, self.seed, walls=self.walls)
+        self.note("starts", f"{starts.paths} paths" + (", walls" if self.walls else ""))
+        region.begin(self.chains, starts, self.walls)
+        region.warm_up(self.chains, self.walls)
+        self.note("warm-up", f"step {self.chains.step_size:.2f}")
+
+    def teach(self, found: Region) -> None:
+        """Flows that learn from the chains and help them along."""
+        learning = Learning(self.target.dim, self.seed)
+        better = improve(self.chains, found, learning, self.walls, self.budget, self.seed)
+        note = f"{better.candidate.name}, acceptance {better.acceptance:.2f}"
+        self.look("flow", note, better.candidate, better.region, better.acceptance)
+
+    def look(
+        self, name: str, note: str, candidate: Any, found: Region, acceptance: float = float("nan")
+    ) -> Verdict:
+        """Judge a candidate, keep what was found, and say so."""
+        verdict = judge(self.seed + 1, candidate, found.z, found.agreement, self.columns, self.chains)
+        self.found = _Found(candidate, found, verdict)
+        self.kept.write(self.record(), self.seed)
+        self.note(name, f"{note}, {'trusted' if verdict.trusted else 'not trusted'}", acceptance)
+        return verdict
+
+    def columns(self, z: np.ndarray) -> np.ndarray:
+        """All numbers that a user sees of draws."""
+        return columns(self.target, z)
+
+    def record(self) -> np.ndarray:
+        """Draws of the chains, as many as are kept."""
+        assert self.found is not None
+        flat = self.found.region.z.reshape(-1, self.target.dim)
+        most = max(256, _KEPT // self.target.dim)
+        return flat[np.linspace(0, len(flat) - 1, min(len(flat), most)).astype(int)]
+
+    def posterior(self) -> Posterior:
+        """What was found, for the user."""
+        assert self.found is not None
+        candidate, _, verdict = self.found
+        moves = hmc(self.chains.step_size, self.chains.leapfrogs, jitter=0.5)
+        result = Posterior(
+            self.target,
+            candidate.student,
+            teacher=InCoordinates(moves, self.chains.coordinates),
+            stages=tuple(self.stages),
+            seed=self.seed,
+            verdict=verdict,
+            record=self.record(),
+            double=self.evaluate.double,
+        )
+        if self.shown:
+            print(verdict.sentence, file=sys.stderr)
+        return result
+
+    def note(
+        self, name: str, note: str, acceptance: float = float("nan"), compiling: bool = False
+    ) -> None:
+        """Keep what a stage cost and say what it did."""
+        now, spent = time.perf_counter(), self.evaluate.count
+        took = now - self._last
+        seconds = (0.0, took) if compiling else (took, 0.0)
+        self.stages.append(Stage(name, note, *seconds, spent - self._spent, acceptance))
+        self._last, self._spent = now, spent
+        if self.shown:
+            print(f"{name}: {note}; {took:.1f} s", file=sys.stderr)
+
+
+def _check(target: Any, budget: Any, seed: Any, seeds: Any) -> None:
+    instance("target", Target, "from_numpyro(model, data) or LogDensity(function, dim)", target)
+    if budget is not None and not isinstance(budget, Gradients):
+        one_positive("budget", budget)
+    whole("seed", seed, least=0, most=LARGEST_SEED)
+    whole("seeds", seeds)
+    _check_gradient(target)
+
+
+def _check_gradient(target: Target) -> None:
+    """Trace the log density and its gradient, to name what JAX cannot do with it."""
+    z = jax.ShapeDtypeStruct((target.dim,), jax.numpy.result_type(float))
+    try:
+        jax.eval_shape(jax.value_and_grad(target.log_density), z)
+    except IngredientError:
+        raise
+    except Exception as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise IngredientError(
+            f"The log density cannot be differentiated by JAX ({type(error).__name__}: {first}); write "
+            "it with jax.numpy, without branches on values."
+        ) from error
