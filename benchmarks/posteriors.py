@@ -1,8 +1,8 @@
 """A fit without settings on a suite of posteriors of every kind, each compared with its reference.
 
-Every row says whether the posterior was refused, whether the student was trusted, and how far the student's
-own draws and those that ``sample`` gives by default are from the reference. About a third of the suite is
-held out: nothing was chosen on it.
+Every row says whether the posterior was refused, whether the student was trusted, and how far the
+student's own draws and those that ``sample`` gives by default are from the reference. About a third of
+the suite is held out: nothing was chosen on it.
 """
 
 import dataclasses
@@ -18,11 +18,12 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from experiments.__main__ import publish
+from experiments.rows import provenance
+
 from benchmarks.suite.case import Case
 from benchmarks.suite.models import CASES
 from benchmarks.suite.reference import FOLDER, compare
-from experiments.__main__ import publish
-from experiments.rows import provenance
 from understudy import files
 from understudy.cli.main import guarded
 from understudy.cli.settings import check_settings, option, run_with_settings

@@ -1,11 +1,11 @@
 """Every signature of the package is checked by beartype while the tests run.
 
-Compiling dominates the tests' time, so XLA optimises little here and keeps its programs for the next run.
+Compiling dominates the tests' time, so XLA optimises little here and keeps its programs.
 """
 
 import os
-from pathlib import Path
 import signal
+from pathlib import Path
 
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
+
+from understudy.numerics import AnyArray
 
 # Past this size a covariance is kept as a diagonal and a few directions.
 FULL = 256
@@ -41,16 +43,16 @@ class Coordinates(eqx.Module):
             None leaves them where they are.
     """
 
-    directions: Float[Array, "d r"]
-    stretch: Float[Array, " r"]
-    margins: Float[Array, "4 d"]
+    directions: Float[AnyArray, "*b d r"]
+    stretch: Float[AnyArray, "*b r"]
+    margins: Float[AnyArray, "*b 4 d"]
     walls: Walls | None = None
-    knots: Float[Array, "d k"] | None = None
+    knots: Float[AnyArray, "*b d k"] | None = None
 
     @property
     def dim(self) -> int:
         """Size of a draw."""
-        return self.margins.shape[1]
+        return self.margins.shape[-1]
 
     def colour(self, u: Any, xp: Any = np) -> tuple[Any, Any]:
         """From u to z, and the log volume change; rows are draws."""

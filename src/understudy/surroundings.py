@@ -22,7 +22,7 @@ def own_settings() -> Iterator[None]:
 
 
 def in_own_precision(method: Function) -> Function:
-    """The method under :func:`own_settings`, and in double precision where its owner's ``double`` says so."""
+    """The method under :func:`own_settings`, in double precision where its owner's ``double`` is so."""
 
     @functools.wraps(method)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ import pytest
 from tests.training.killable import digest, run
 
 import understudy
-from understudy import CannotMoveError, IngredientError, StoreError, LogDensity, Minibatches, train
+from understudy import CannotMoveError, IngredientError, LogDensity, Minibatches, StoreError, train
 from understudy.feedbacks import ExclusiveKL, InclusiveKL
 from understudy.students import DiagonalGaussian
 from understudy.targets import two_gaussians
@@ -103,7 +103,9 @@ def test_a_folder_in_use_is_never_overwritten(tmp_path):
     with pytest.raises(IngredientError, match="resume=True"):
         train(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), folder=tmp_path, **SHORT)
     with pytest.raises(IngredientError, match="other settings"):
-        train(NORMAL, DiagonalGaussian(2), mala(0.2), InclusiveKL(), folder=tmp_path, resume=True, **SHORT)
+        train(
+            NORMAL, DiagonalGaussian(2), mala(0.2), InclusiveKL(), folder=tmp_path, resume=True, **SHORT
+        )
     with pytest.raises(IngredientError, match="another seed"):
         train(
             NORMAL,
@@ -154,7 +156,9 @@ def test_callbacks_see_every_chunk_and_can_stop_or_replace():
             raise StopTraining
         return eqx.tree_at(lambda s: s.student.mean, chunk.state, jnp.full(2, 7.0))
 
-    result = train(NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), callbacks=[stop_at_80], **SHORT)
+    result = train(
+        NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL(), callbacks=[stop_at_80], **SHORT
+    )
     assert seen == [1, 40, 80]
     assert result.student.mean.min() > 5.0
 

@@ -27,7 +27,7 @@ class Budget:
     def of(cls, budget: float | int | None, seconds: float) -> "Budget":
         """The budget that a user's number stands for; ``seconds`` if there is none."""
         if isinstance(budget, Gradients):
-            return cls(gradients=int(budget))
+            return cls(gradients=float(budget))
         return cls(seconds if budget is None else float(budget))
 
     @property

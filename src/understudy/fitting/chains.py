@@ -35,6 +35,7 @@ class Chains:
         self.coordinates = evaluate.plain
         self.generator = np.random.default_rng(seed)
         self.step_size, self.leapfrogs, self.acceptance = 0.1, 8, 0.0
+        self.rates = np.full(CHAINS, _ACCEPTANCE)
         self.u = np.zeros((CHAINS, evaluate.dim))
         self._at: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -59,17 +60,22 @@ class Chains:
         mean = (1 - _JITTER / 2) * step_size
         self.leapfrogs = int(np.clip(np.ceil(_QUARTER / mean), _LEAST, _MOST))
 
-    def run(self, transitions: int, every: int = 1, adapt: bool = True) -> Float[np.ndarray, "t m d"]:
+    def run(
+        self, transitions: int, every: int = 1, adapt: bool = True, best_half: bool = False
+    ) -> Float[np.ndarray, "t m d"]:
         """Go on, and give where the chains were after every so many transitions, as u.
 
         Args:
             transitions: how many.
             every: between two that are kept.
             adapt: whether the step size follows the acceptance.
+            best_half: whether it follows the half of the chains that has accepted most so far, so that
+                those in a canyon do not slow down all.
         """
         kept, rates = [], []
         for i in range(transitions):
-            rates.append(self._transition())
+            better = np.argsort(self.rates)[-CHAINS // 2 :] if best_half else slice(None)
+            rates.append(float(self._transition()[better].mean()))
             if adapt:
                 change = _RATE * (rates[-1] - _ACCEPTANCE) / (_ACCEPTANCE * (1 - _ACCEPTANCE))
                 self.step_size = float(np.clip(self.step_size * np.exp(change), 1e-10, _LARGEST_STEP))
@@ -78,8 +84,8 @@ class Chains:
         self.acceptance = float(np.mean(rates))
         return np.stack(kept)
 
-    def _transition(self) -> float:
-        """One trajectory of every chain and its accept test; the mean acceptance."""
+    def _transition(self) -> np.ndarray:
+        """One trajectory of every chain and its accept test; the acceptance of each."""
         start = self.u
         log_p, slope = self._at or self.evaluate(start, self.coordinates)
         momentum = self.generator.normal(size=start.shape)
@@ -97,7 +103,19 @@ class Chains:
         accept = self.generator.uniform(size=len(start)) < chance
         self.u = np.where(accept[:, None], u, start)
         self._at = np.where(accept, new_log_p, log_p), np.where(accept[:, None], new_slope, slope)
-        return float(chance.mean())
+        self.rates = 0.8 * self.rates + 0.2 * chance
+        return chance
+
+    def relocate(self, least: float = 0.02) -> np.ndarray:
+        """Move chains that no longer move to where chains of the better half are; who is whose copy."""
+        order = np.argsort(self.rates)
+        stuck, better = order[self.rates[order] < least], order[CHAINS // 2 :]
+        source = np.arange(CHAINS)
+        source[stuck] = self.generator.choice(better, len(stuck))
+        if len(stuck) and self._at is not None:
+            self.u, self._at = self.u[source], (self._at[0][source], self._at[1][source])
+            self.rates = self.rates[source]
+        return source
 
     def colour(self, trace: Float[np.ndarray, "t m d"]) -> Float[np.ndarray, "n d"]:
         """Rows of a trace as draws z, oldest first."""

@@ -1,9 +1,9 @@
 """Fit a target with no choices made by the user.
 
 Chains find the mass: quasi-Newton paths from many starts, then Hamiltonian moves in coordinates that
-follow the chains, until groups of them that began apart agree. The student learns their draws: a Gaussian
-copula first, and where a judge sees it differ from the chains, flows that also help the chains along. Where
-chains sit in modes that they do not leave, a mixture offers them draws and finds the modes' weights.
+follow the chains, until groups of them that began apart agree. The student learns their draws: a
+Gaussian copula first, and where a judge sees it differ from the chains, flows that also help the chains
+along. Where chains sit in modes that they do not leave, a mixture offers them draws and weighs them.
 """
 
 import sys
@@ -42,7 +42,7 @@ _KEPT = 4_000_000
 
 
 def fit(
-    target: Target,
+    target: Any,
     *,
     budget: float | int | None = None,
     seed: int = 0,
@@ -129,8 +129,8 @@ class _Kept:
         arrays, inside = files.read(self.path)
         if inside.get("seed") != seed or arrays["z"].shape[1:] != (dim,):
             raise IngredientError(
-                f"{self.path.parent} holds a fit of another target or seed; resume it with the target and "
-                "seed it had, or choose another folder."
+                f"{self.path.parent} holds a fit of another target or seed; resume it with the target "
+                "and seed it had, or choose another folder."
             )
         return arrays["z"]
 

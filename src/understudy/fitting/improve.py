@@ -1,4 +1,4 @@
-"""Student and chains improve each other: the student proposes where it is good, the chains go on where not.
+"""Student and chains improve each other: the student proposes where it is good, else the chains go on.
 
 Every round the flow learns from the newest draws of most chains and is measured on the others, which it
 never sees; then it offers its draws to all chains by independence moves, which carry them between modes

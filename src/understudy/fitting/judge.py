@@ -50,7 +50,7 @@ def judge(
     outside = 1 - np.isfinite(chains.evaluate(drawn[:1024])[0]).mean()
     both = columns(np.concatenate([drawn, rows]))
     a, b = both[: len(drawn)], both[len(drawn) :]
-    _, beyond = margin_gap(a, b, min(effective, len(rows)))
+    _, beyond = margin_gap(a, b, min(effective, float(len(rows))))
     scores = [candidate.coordinates.scores(part)[0] for part in (drawn, rows)]
     return Verdict(
         (
@@ -76,7 +76,7 @@ def chain_figures(found: Agreement) -> list[Figure]:
 def margin_gap(
     a: Float[np.ndarray, "n c"], b: Float[np.ndarray, "m c"], effective: float
 ) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
-    """Largest distance of quantiles in every column, in interquartile ranges of ``b``, and beyond chance.
+    """Largest distance of quantiles in every column, in quartile ranges of ``b``, and beyond chance.
 
     Args:
         a: independent draws.
@@ -95,7 +95,10 @@ def margin_gap(
 
 
 def imprecision(b: Float[np.ndarray, "m c"], effective: float) -> float:
-    """Largest standard error of a quantile of draws of chains, in interquartile ranges."""
+    """Largest standard error of a quantile of draws of chains, in interquartile ranges.
+
+    Far out in heavy tails it stays large however good the chains are; the student is then not trusted.
+    """
     levels = np.array(LEVELS)
     sides = np.quantile(b, np.r_[levels - 0.03, levels + 0.03, 0.25, 0.75], axis=0)
     width = np.maximum(sides[-1] - sides[-2], 1e-300 + 1e-13 * np.abs(sides[-1]))
@@ -106,7 +109,7 @@ def imprecision(b: Float[np.ndarray, "m c"], effective: float) -> float:
 def dependence_gap(
     a: Float[np.ndarray, "n c"], b: Float[np.ndarray, "m c"], effective: float, seed: int = 0
 ) -> float:
-    """Largest change of a correlation of scores and squared scores, beyond chance."""
+    """Largest change of a correlation of scores and of their sizes, beyond chance."""
     columns = a.shape[1]
     if columns == 1:
         return 0.0
@@ -124,6 +127,8 @@ def _correlations(w: np.ndarray) -> np.ndarray:
     first = (w - w.mean(0)) / np.maximum(w.std(0), 1e-12)
     size = np.abs(first)
     second = (size - size.mean(0)) / np.maximum(size.std(0), 1e-12)
-    plain, mixed = first.T @ first / len(w), first.T @ second / len(w)
+    plain, mixed, sizes = (
+        a.T @ b / len(w) for a, b in ((first, first), (first, second), (second, second))
+    )
     np.fill_diagonal(mixed, 0.0)
-    return np.stack([plain, mixed])
+    return np.stack([plain, mixed, sizes])

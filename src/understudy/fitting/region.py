@@ -23,7 +23,7 @@ _FIRST, _GROWTH, _TRIES = 48, 1.3, 2
 _KEPT = 20_000_000
 _SHARE = 0.4
 _PRECISE = 0.02
-_LONGEST = 16
+_LONGEST = 40
 
 
 class Region(NamedTuple):
@@ -48,6 +48,8 @@ def every(d: int, updates: int) -> int:
 def begin(chains: Chains, starts: Starts, walls: Walls | None) -> None:
     """Put groups of chains at draws of all paths, the best and the least of them."""
     firsts = starts.z[np.linspace(0, starts.paths - 1, GROUPS).round().astype(int)]
+    if len(starts.early):
+        firsts[1::2] = starts.early[np.linspace(0, len(starts.early) - 1, GROUPS // 2).astype(int)]
     if walls is not None:
         chains.change(fit_coordinates(starts.z, walls, 10.0, curved=False))
     else:
@@ -66,7 +68,8 @@ def go_on(chains: Chains, z: Float[np.ndarray, "n d"], walls: Walls | None) -> N
 def warm_up(chains: Chains, walls: Walls | None) -> None:
     """Windows that grow; after each the coordinates follow the chains."""
     for i, updates in enumerate(_WINDOWS):
-        trace = chains.run(updates, every(chains.coordinates.dim, updates))
+        trace = chains.run(updates, every(chains.coordinates.dim, updates), best_half=True)
+        trace = trace[:, chains.relocate()]
         late = trace[len(trace) // 3 :]
         effective = float(np.median(agreement(late).effective))
         fitted = fit_coordinates(chains.colour(late), walls, effective, curved=i > 2)
@@ -109,7 +112,7 @@ def precise(agreed: Agreement, traces: list[np.ndarray], chains: Chains) -> bool
     """Whether means and quantiles are known well enough to judge a student by."""
     z = chains.colour(traces[-1])
     error = judge.imprecision(z, float(np.quantile(agreed.effective, 0.1)))
-    return agreed.error < _PRECISE and error < judge.PRECISION
+    return agreed.error < _PRECISE and error < 0.8 * judge.PRECISION
 
 
 def refitted(found: Region, walls: Walls | None) -> Region:

@@ -9,7 +9,7 @@ inference", 2022.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -17,6 +17,7 @@ from jaxtyping import Float
 from understudy.coordinates import Walls, plain_coordinates
 from understudy.core import IngredientError, Target
 from understudy.fitting.evaluations import Evaluations
+from understudy.fitting.prior import prior_draws
 
 Evaluate = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -34,11 +35,14 @@ class Starts(NamedTuple):
         z: draws, best paths first and in turn.
         scale: standard deviations by the best path's curvature.
         bounds: the evidence bound of every path that was kept; row i is of path i modulo their number.
+        early: places near the beginning of paths that were still climbing when they were left: where the
+            density grows without bound but holds no mass, they are nearer to the mass than the bounds.
     """
 
     z: Float[np.ndarray, "n d"]
     scale: Float[np.ndarray, " d"]
     bounds: Float[np.ndarray, " p"]
+    early: Float[np.ndarray, "m d"]
 
     @property
     def paths(self) -> int:
@@ -78,26 +82,14 @@ class _Gaussian(NamedTuple):
 
 
 def candidates(target: Target, generator: np.random.Generator, count: int) -> Float[np.ndarray, "n d"]:
-    """Places to begin: draws of the prior where there is one, Stan's cube, and smaller or larger ones."""
+    """Places to begin: Stan's cube, and smaller or larger ones."""
     d = target.dim
     cube = generator.uniform(-2, 2, (count // 2, d))
     half = generator.uniform(0, 1, (count // 8, d))
     equal = np.repeat(generator.normal(size=(count // 8, 1)) * 3, d, 1)
     sizes = 10.0 ** generator.uniform(-4, 4, (count // 8, 1))
     scaled = sizes * generator.normal(size=(count // 8, d))
-    parts = [np.zeros((1, d)), cube, half, equal, scaled, *_prior(target, generator, count // 8)]
-    return np.concatenate(parts)
-
-
-def _prior(target: Target, generator: np.random.Generator, count: int) -> list[np.ndarray]:
-    draw: Any = getattr(target, "prior_draws", None)
-    if draw is None:
-        return []
-    try:
-        z = np.asarray(draw(generator, count), float)
-    except Exception:  # a prior that cannot be drawn is no reason to stop
-        return []
-    return [z[np.isfinite(z).all(1)]]
+    return np.concatenate([np.zeros((1, d)), cube, half, equal, scaled])
 
 
 def find_starts(
@@ -115,7 +107,7 @@ def find_starts(
     if walls is not None:
         bent = plain_coordinates(np.zeros(target.dim), np.ones(target.dim), walls)
         found = _find_starts(lambda u: evaluate(u, bent), target, seed, draws)
-        return found._replace(z=bent.colour(found.z)[0])
+        return found._replace(z=bent.colour(found.z)[0], early=bent.colour(found.early)[0])
     return _find_starts(evaluate, target, seed, draws)
 
 
@@ -126,18 +118,30 @@ def _find_starts(evaluate: Evaluate, target: Target, seed: int, draws: int) -> S
     paths = _climb(evaluate, first / unit, unit)
     best = [one for one in (_best(evaluate, path, generator) for path in paths) if one is not None]
     if not best:
-        return Starts(first[np.arange(draws) % len(first)], np.ones(target.dim), np.zeros(len(first)))
+        rows = first[np.arange(draws) % len(first)]
+        return Starts(rows, np.ones(target.dim), np.zeros(len(first)), _early(paths))
     bounds = np.array([bound for bound, _ in best])
     keep = np.flatnonzero(bounds >= bounds.max() - max(10.0, target.dim / 10))
     order = keep[np.argsort(-bounds[keep])]
     noise = generator.normal(size=(len(order), -(-draws // len(order)), target.dim))
     z = np.stack([best[i][1].draw(e)[0] for i, e in zip(order, noise, strict=True)], 1)
     leader = best[order[0]][1].draw(generator.normal(size=(256, target.dim)))[0]
-    return Starts(z.reshape(-1, target.dim)[:draws], leader.std(0), bounds[order])
+    return Starts(z.reshape(-1, target.dim)[:draws], leader.std(0), bounds[order], _early(paths))
+
+
+def _early(paths: list[_Path]) -> Float[np.ndarray, "m d"]:
+    """Places near the beginning of paths whose log density still grew by far at their end."""
+    open_ended = [path for path in paths if len(path.x) > 20 and path.log_p[-1] - path.log_p[-10] > 5]
+    if 2 * len(open_ended) < len(paths):
+        return np.zeros((0, paths[0].x.shape[1]))
+    return np.concatenate([path.x[2:8] * path.unit for path in open_ended])
 
 
 def _usable(evaluate: Evaluate, z: np.ndarray, target: Target) -> np.ndarray:
     log_p, _ = evaluate(z)
+    if np.isfinite(log_p).sum() < PATHS:
+        z = np.concatenate([z, prior_draws(target, 0, 256)])
+        log_p, _ = evaluate(z)
     fine = np.flatnonzero(np.isfinite(log_p))
     if len(fine) == 0:
         raise IngredientError(

@@ -121,8 +121,8 @@ class Posterior(eqx.Module):
     def sample(self, key: Key | int, n: int, finish: bool | None = None) -> dict[str, np.ndarray]:
         """Draw ``n`` values of every named site (of ``z`` where the target has no names).
 
-        A student that the fit did not trust has its draws *finished*: they come from the chains it learnt
-        from, moved on by the teacher. Then a draw costs some transitions, and a warning says so once.
+        A student that the fit did not trust has its draws *finished*: they come from the chains it
+        learnt from, moved on by the teacher. Then a draw costs some transitions, and a warning says so.
 
         Draws are made a chunk at a time, so memory beyond the result is bounded and any ``n`` runs the
         same compiled program. What is floating comes in float64, whatever JAX computes in: NumPy's sums

@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
     def sentence(self) -> str:
         """The verdict in one sentence."""
         if self.trusted:
-            return "The student is trusted: its draws agree with those of chains that agree with each other."
+            return "The student is trusted: its draws agree with those of chains that agree."
         worst = [f"{f.name} {f.value:.2g} (allowed {f.limit:g})" for f in self.figures if not f.fine]
         if self.agreed:
             return (
@@ -55,8 +55,8 @@ class Verdict(NamedTuple):
                 "teacher transitions; finish=False gives the student's own."
             )
         return (
-            f"Not converged: the chains do not agree with each other ({'; '.join(worst)}). Give a larger "
-            "budget, or look for modes, flat directions or scales that are hard to tell apart."
+            f"Not converged: the chains do not agree with each other ({'; '.join(worst)}). Give a "
+            "larger budget, or look for modes, flat directions or scales that are hard to tell apart."
         )
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
 """Students: samplers that learn to stand in for a Markov chain."""
 
 from understudy.students.chain import TruncatedChain
+from understudy.students.couplings import CouplingFlow
 from understudy.students.discrete import Autoregressive, Bernoulli, Categorical
 from understudy.students.dropout import Dropout
 from understudy.students.encoders import GaussianEncoder, gaussian_encoder
@@ -16,6 +17,7 @@ from understudy.students.images import DropoutEncoder, NoisyEncoder, image_encod
 from understudy.students.implicit import Gated, Implicit
 from understudy.students.mixture import Mixture
 from understudy.students.particles import ChainTable, Particles
+from understudy.students.placed import Placed
 from understudy.students.program import VariationalProgram
 from understudy.students.semi_implicit import SemiImplicit, semi_implicit, semi_implicit_encoder
 
@@ -24,6 +26,7 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "ChainTable",
+    "CouplingFlow",
     "DiagonalGaussian",
     "Dropout",
     "DropoutEncoder",
@@ -38,6 +41,7 @@ __all__ = [
     "NoisyEncoder",
     "NormalisedGaussian",
     "Particles",
+    "Placed",
     "SemiImplicit",
     "TruncatedChain",
     "VariationalProgram",

@@ -3,6 +3,7 @@
 from understudy.teachers.annealed import Annealed, tempered_smc
 from understudy.teachers.biased import mclmc, minibatch_mala, sghmc, sgld
 from understudy.teachers.compose import Compose
+from understudy.teachers.coordinated import InCoordinates
 from understudy.teachers.gibbs import Gibbs, SingleFlip
 from understudy.teachers.identity import Identity
 from understudy.teachers.independence import IndependenceMetropolis
@@ -19,6 +20,7 @@ from understudy.teachers.kernels import (
 )
 from understudy.teachers.langevin import Langevin
 from understudy.teachers.preconditioned import Preconditioned, Rescaled
+from understudy.teachers.recorded import Recorded
 from understudy.teachers.schedules import Scheduled
 from understudy.teachers.svgd import SVGD
 from understudy.teachers.tempered import ExcursionAcceptance, TemperedTransition
@@ -30,10 +32,12 @@ __all__ = [
     "ExcursionAcceptance",
     "Gibbs",
     "Identity",
+    "InCoordinates",
     "IndependenceMetropolis",
     "Kernel",
     "Langevin",
     "Preconditioned",
+    "Recorded",
     "Rescaled",
     "Scheduled",
     "SingleFlip",

@@ -2,10 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
+from understudy.checks import instance
 from understudy.coordinates import Coordinates
-from understudy.core import BoundLogDensity, Improved, Key, Proposal, Teacher
+from understudy.core import BoundLogDensity, Draws, Improved, Key, Proposal, Teacher
 from understudy.teachers.common import TeacherWrapper
 
 
@@ -24,26 +24,27 @@ class InCoordinates(TeacherWrapper):
     coordinates: Coordinates
 
     def __init__(self, teacher: Teacher, coordinates: Coordinates):
-        self.teacher, self.coordinates = teacher, coordinates
-        self.space, self.deterministic = "continuous", teacher.deterministic
+        self.teacher = instance("teacher", Teacher, "hmc(0.3)", teacher)
+        self.space, self.deterministic = "continuous", self.teacher.deterministic
+        self.coordinates = instance("coordinates", Coordinates, "fit_coordinates(draws)", coordinates)
 
-    def improve(
-        self, key: Key, log_density: BoundLogDensity, z: Float[Array, "n d"], proposal: Proposal
-    ) -> Improved:
+    def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Move draws in u."""
         carry = jax.tree.map(jnp.asarray, self.coordinates)
+        density_of_z = proposal.log_prob
 
         def inside(u):
             z, log_volume = carry.colour(u, jnp)
             return log_density(z) + log_volume
 
         def log_prob(u):
+            assert density_of_z is not None
             z, log_volume = carry.colour(u, jnp)
-            return proposal.log_prob(z) + log_volume
+            return density_of_z(z) + log_volume
 
         offered = Proposal(
             lambda key, n: carry.whiten(proposal.sample(key, n), jnp)[0],
-            None if proposal.log_prob is None else log_prob,
+            None if density_of_z is None else log_prob,
         )
         out = self.teacher.improve(key, inside, carry.whiten(z, jnp)[0], offered)
         control = None if out.control is None else carry.colour(out.control, jnp)[0]
