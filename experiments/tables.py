@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import guides_report as posteriors
+from benchmarks import posteriors_report as posteriors
 
 from experiments.bnn import report as bnn
 from experiments.bnn.predictions import load_predictions
@@ -113,11 +113,11 @@ def figures_table(results: Path) -> str:
     (cost,) = files.read_rows(results / "update_cost.jsonl")
     reproduce = "`python -m experiments mixture --preset paper`"
     benchmark = "`python benchmarks/update_cost.py`"
-    bench = "`python benchmarks/guides.py --preset paper`"
+    bench = "`python benchmarks/posteriors.py --preset paper`"
     lines = [
         *(
-            (f"a fit without settings, {what}: {found}", bench)
-            for what, found in posteriors.goals(results)
+            (f"a fit without settings, {what}: {looked_at}; held out: {held_out}", bench)
+            for what, looked_at, held_out in posteriors.goals(results)
         ),
         (_what(mixture["program, energy distance"]), reproduce),
         (_what(mixture["gated, tempered"]), reproduce),
@@ -211,10 +211,9 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "figures": figures_table,
     "trust": trust_table,
     "trust_summary": trust_summary,
-    "posteriors": lambda results: table(posteriors.ACCURACY, posteriors.accuracy(results)),
-    "posteriors_ours": lambda results: table(posteriors.OURS, posteriors.ours(results)),
-    "posteriors_costs": lambda results: table(posteriors.COSTS, posteriors.costs(results)),
-    "posteriors_goals": lambda results: table(("figure", "measured"), posteriors.goals(results)),
+    "posteriors": lambda results: table(posteriors.EACH, posteriors.each(results)),
+    "posteriors_families": lambda results: table(posteriors.FAMILIES, posteriors.families(results)),
+    "posteriors_goals": lambda results: table(posteriors.GOALS, posteriors.goals(results)),
     "bnn_ll": partial(bnn_table, name="test_ll", best=max),
     "bnn_error": partial(bnn_table, name="test_error", best=min),
     "bnn_ece": partial(bnn_means, name="ece", digits=3),

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flowjax.distributions import Normal
 
 from understudy import feedbacks, students, teachers
+from understudy.coordinates import Coordinates
 from understudy.core import Indexed, Target
 from understudy.targets import LogDensity, OfIndexed, banana, two_gaussians
 
@@ -65,6 +67,15 @@ WORLDS = {
 }
 PARTICLES = 8
 
+
+def centred(d: int) -> Coordinates:
+    """Coordinates with a shift, a scale, a skew and a tail."""
+    margins = np.repeat([[0.3], [0.2], [0.1], [0.1]], d, 1)
+    return Coordinates(np.eye(d), np.full(d, 0.9), margins)
+
+
+CENTRED = centred(2)
+
 STUDENTS = {
     "DiagonalGaussian": StudentCase(lambda key, target: students.DiagonalGaussian(2)),
     "FullGaussian": StudentCase(lambda key, target: students.FullGaussian(2)),
@@ -77,6 +88,10 @@ STUDENTS = {
     "GaussianMixture": StudentCase(lambda key, target: students.GaussianMixture(key, 2, 3)),
     "Flow": StudentCase(lambda key, target: students.Flow(Normal(jnp.zeros(2), jnp.ones(2)))),
     "coupling_flow": StudentCase(lambda key, target: students.coupling_flow(key, 2, layers=2, width=8)),
+    "CouplingFlow": StudentCase(lambda key, target: students.CouplingFlow(key, 2, layers=2, width=8)),
+    "Placed": StudentCase(
+        lambda key, target: students.Placed(CENTRED, students.CouplingFlow(key, 2, layers=2, width=8))
+    ),
     "autoregressive_flow": StudentCase(
         lambda key, target: students.autoregressive_flow(key, 2, layers=1, width=8)
     ),
@@ -138,6 +153,11 @@ def _flip_sign(key, z):
 SLANTED = jnp.array([[2.0, 0.0], [-1.0, 1.0]])
 
 TEACHERS = {
+    "InCoordinates": TeacherCase(
+        lambda d: teachers.InCoordinates(teachers.hmc(0.1, leapfrogs=2), centred(d)),
+        lambda: teachers.InCoordinates(teachers.hmc(0.5, 3, 3), centred(2)),
+    ),
+    "Recorded": TeacherCase(lambda d: teachers.Recorded(jnp.zeros((16, d)))),
     "mala": TeacherCase(
         lambda d: teachers.mala(0.1, steps=2, target_acceptance=0.6, largest_step=1.0),
         lambda: teachers.mala(0.3, 5),

@@ -84,8 +84,12 @@ class Chains:
         self.acceptance = float(np.mean(rates))
         return np.stack(kept)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _transition(self) -> np.ndarray:
-        """One trajectory of every chain and its accept test; the acceptance of each."""
+        """One trajectory of every chain and its accept test; the acceptance of each.
+
+        A trajectory that runs away overflows, and is turned down.
+        """
         start = self.u
         log_p, slope = self._at or self.evaluate(start, self.coordinates)
         momentum = self.generator.normal(size=start.shape)

@@ -23,7 +23,7 @@ from understudy.fitting.budget import Budget, Gradients
 from understudy.fitting.chains import Chains
 from understudy.fitting.evaluations import Evaluations
 from understudy.fitting.improve import improve, spread
-from understudy.fitting.judge import judge
+from understudy.fitting.judge import imprecise, judge
 from understudy.fitting.learning import Candidate, Learning
 from understudy.fitting.region import Region
 from understudy.fitting.starts import find_starts
@@ -37,6 +37,8 @@ from understudy.teachers.coordinated import InCoordinates
 from understudy.training import Interrupted
 
 _SECONDS = 120.0
+# The share of the budget that chains may take where they alone are not precise enough.
+_LONG = 0.6
 # Numbers kept of the chains, to finish draws from.
 _KEPT = 4_000_000
 
@@ -183,7 +185,13 @@ class _Fitting:
             found = region.refitted(found, self.walls)
         candidate = Candidate(None, found.coordinates, "Gaussian copula")
         verdict = self.look("copula", f"{len(found.z)} draws of each chain", candidate, found)
-        if self.flows and not verdict.trusted and self.budget.share < 0.7:
+        if imprecise(verdict) and self.budget.share < _LONG:
+            found = region.lengthen(
+                self.chains, found, self.budget, self.walls, share=_LONG, longest=400
+            )
+            candidate = Candidate(None, found.coordinates, "Gaussian copula")
+            verdict = self.look("longer chains", f"{len(found.z)} draws of each", candidate, found)
+        if self.flows and not (verdict.trusted or imprecise(verdict)) and self.budget.share < 0.7:
             self.teach(found)
 
     def begin(self) -> None:

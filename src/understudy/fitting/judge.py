@@ -21,6 +21,7 @@ TOLERANCE = 0.06
 PRECISION = 0.05
 _DEPENDENCE = 0.15
 _OUTSIDE = 0.005
+QUANTILE_ERROR = "error of their quantiles"
 _JUDGED = 4096
 _PAIRED = 64
 
@@ -55,12 +56,18 @@ def judge(
     return Verdict(
         (
             *chain_figures(found),
-            Figure("error of their quantiles", imprecision(b, least), PRECISION, "chains"),
+            Figure(QUANTILE_ERROR, imprecision(b, least), PRECISION, "precision"),
             Figure("quantiles of the student", float(beyond.max()), TOLERANCE),
             Figure("dependence", dependence_gap(*scores, effective), _DEPENDENCE),
             Figure("draws outside the support", float(outside), _OUTSIDE),
         )
     )
+
+
+def imprecise(verdict: Verdict) -> bool:
+    """Whether nothing is wrong but that the chains' quantiles are not known well enough."""
+    failed = [figure.name for figure in verdict.figures if not figure.fine]
+    return failed == [QUANTILE_ERROR]
 
 
 def chain_figures(found: Agreement) -> list[Figure]:
@@ -69,7 +76,7 @@ def chain_figures(found: Agreement) -> list[Figure]:
         Figure("nested R-hat", found.r_hat, 1.1, "chains"),
         Figure("groups of chains apart", found.excess, 0.1, "chains"),
         Figure("drift of the chains", found.drift, 0.1, "chains"),
-        Figure("error of the chains", found.error, 0.06, "chains"),
+        Figure("error of the chains", found.error, 0.06, "precision"),
     ]
 
 

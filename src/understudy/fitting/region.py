@@ -96,11 +96,19 @@ def settle(chains: Chains, walls: Walls | None, budget: Budget) -> Region:
     return Region(z.reshape(trace.shape), chains.coordinates, found)
 
 
-def lengthen(chains: Chains, found: Region, budget: Budget, walls: Walls | None) -> Region:
+def lengthen(
+    chains: Chains,
+    found: Region,
+    budget: Budget,
+    walls: Walls | None,
+    share: float = _SHARE,
+    longest: int = _LONGEST,
+) -> Region:
     """Go on in the same coordinates until means are known to a fiftieth of a deviation."""
-    traces = [found.coordinates.whiten(found.z.reshape(-1, chains.u.shape[1]))[0].reshape(found.z.shape)]
+    u, _ = chains.coordinates.whiten(found.z.reshape(-1, found.z.shape[-1]))
+    traces = [u.reshape(found.z.shape)]
     agreed = found.agreement
-    while not precise(agreed, traces, chains) and budget.share < _SHARE and len(traces) < _LONGEST:
+    while not precise(agreed, traces, chains) and budget.share < share and len(traces) < longest:
         more = len(traces[0])
         traces.append(chains.run(more, every(chains.coordinates.dim, more), adapt=False))
         agreed = agreement(np.concatenate(traces))

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from understudy import files
 from understudy.checks import instance, one_of, random_key, whole
-from understudy.core import ExplicitStudent, IngredientError, Key, Student, Target, Teacher
+from understudy.core import ExplicitStudent, HasSites, IngredientError, Key, Student, Target, Teacher
 from understudy.evaluation.trust.calibration import Simulate
 from understudy.evaluation.trust.check import Trust, default_teacher
 from understudy.evaluation.trust.check import check as trust_check
@@ -353,7 +353,9 @@ class Posterior(eqx.Module):
         trust = trust or self.check()
         even = self.break_even(nuts)
         drawn = self.sample(self._key(None), CHUNK)
-        latents = [site.name for site in getattr(self.target, "sites", ())]
+        latents = [
+            site.name for site in (self.target.sites if isinstance(self.target, HasSites) else ())
+        ]
         draws = {name: drawn[name] for name in [*latents, *drawn] if name in drawn}
         return write_posterior_report(path, self, trust, even, columns(draws))
 

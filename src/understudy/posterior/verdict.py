@@ -10,7 +10,7 @@ class Figure(NamedTuple):
         name: what it is.
         value: what was seen.
         limit: what is allowed.
-        about: "student" or "chains", whose draws it speaks of.
+        about: "student", or "chains" (whether they agree), or "precision" (how well they tell).
     """
 
     name: str

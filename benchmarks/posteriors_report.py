@@ -1,0 +1,105 @@
+"""Tables of the suite of posteriors, from its rows."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy import files
+
+Row = dict[str, Any]
+
+GOALS = ("figure", "open part", "held out")
+FAMILIES = (
+    "kind",
+    "posteriors",
+    "right and trusted",
+    "right by default",
+    "wrong and trusted",
+    "median s",
+)
+EACH = ("posterior", "d", "held out", "trusted", "own draws", "by default", "W1, own", "gradients", "s")
+
+
+def rows_of(results: Path) -> list[Row]:
+    """The rows of the suite."""
+    return files.read_rows(results / "posteriors.jsonl")
+
+
+def goals(results: Path) -> list[tuple[str, ...]]:
+    """What was asked for, on the part that was looked at and on the part that was not."""
+    rows = rows_of(results)
+    parts = [[row for row in rows if row["held_out"] is held] for held in (False, True)]
+    lines = [
+        ("proper posteriors refused", lambda part: _of(part, lambda r: r["refused"] is not None)),
+        ("wrong and trusted", lambda part: _of(part, _wrong_and_trusted)),
+        ("right and trusted, the student's own draws", lambda part: _of(part, _right_and_trusted)),
+        ("right draws by default", lambda part: _of(part, _right_by_default)),
+        ("improper posteriors called so", _improper),
+        ("median seconds of a fit, compilation included", _seconds),
+    ]
+    return [(name, *(figure(part) for part in parts)) for name, figure in lines]
+
+
+def families(results: Path) -> list[tuple[str, ...]]:
+    """The same by the kind of model."""
+    rows = [row for row in rows_of(results) if not row["improper"]]
+    kinds = list(dict.fromkeys(row["family"] for row in rows))
+    parts = {kind: [row for row in rows if row["family"] == kind] for kind in kinds}
+    return [
+        (
+            kind,
+            str(len(part)),
+            *(str(_count(part, f)) for f in (_right_and_trusted, _right_by_default, _wrong_and_trusted)),
+            _seconds(part),
+        )
+        for kind, part in parts.items()
+    ]
+
+
+def each(results: Path) -> list[tuple[str, ...]]:
+    """One line a posterior."""
+    return [_line(row) for row in rows_of(results)]
+
+
+def _line(row: Row) -> tuple[str, ...]:
+    held = "yes" if row["held_out"] else ""
+    if row["refused"] is not None or row["improper"]:
+        verdict = "called improper" if row["refused"] else "not called improper"
+        return (row["name"], str(row["dim"]), held, verdict, "", "", "", "", f"{row['fit_seconds']:.0f}")
+    right = ["right" if row[which]["right"] else "wrong" for which in ("own", "given")]
+    trusted = "yes" if row["trusted"] else "no"
+    figures = (f"{row['own']['w1']:.3f}", f"{row['gradients']:,}", f"{row['fit_seconds']:.0f}")
+    return (row["name"], str(row["dim"]), held, trusted, *right, *figures)
+
+
+def _right_and_trusted(row: Row) -> bool:
+    return row["refused"] is None and row["trusted"] and bool(row["own"]["right"])
+
+
+def _wrong_and_trusted(row: Row) -> bool:
+    return row["refused"] is None and row["trusted"] and not row["own"]["right"]
+
+
+def _right_by_default(row: Row) -> bool:
+    return row["refused"] is None and bool(row["given"]["right"])
+
+
+def _count(rows: Iterable[Row], holds: Any) -> int:
+    return sum(bool(holds(row)) for row in rows)
+
+
+def _of(rows: list[Row], holds: Any) -> str:
+    proper = [row for row in rows if not row["improper"]]
+    return f"{_count(proper, holds)} of {len(proper)}"
+
+
+def _improper(rows: list[Row]) -> str:
+    improper = [row for row in rows if row["improper"]]
+    return f"{_count(improper, lambda r: r['refused'] is not None)} of {len(improper)}"
+
+
+def _seconds(rows: list[Row]) -> str:
+    proper = [row["fit_seconds"] for row in rows if not row["improper"]]
+    return f"{np.median(proper):.0f}" if proper else ""
