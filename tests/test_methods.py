@@ -68,7 +68,7 @@ def test_chains_of_mcmc_have_the_moments_of_the_target():
 
 
 def test_amc_chooses_its_feedback_by_the_student(monkeypatch):
-    monkeypatch.setattr(methods, "fit", lambda target, student, teacher, feedback, data: feedback)
+    monkeypatch.setattr(methods, "train", lambda target, student, teacher, feedback, data: feedback)
     assert isinstance(choose(DiagonalGaussian(1)), InclusiveKL)
     assert isinstance(choose(Implicit(KEY, 1)), EnergyDistance)
 

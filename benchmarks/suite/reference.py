@@ -1,6 +1,7 @@
 """Reference summaries of every proper case, and the comparison of draws with them.
 
-``python -m benchmarks.suite.reference`` makes what is missing; ``--only NAME --again`` makes one case once more.
+``python -m benchmarks.suite.reference`` makes what is missing; ``--only NAME --again`` makes one once
+more.
 """
 
 import argparse

@@ -37,7 +37,7 @@ def test_a_fit_ends_in_figures_and_is_right(fitted, capsys):
     line = [*words, "--out", str(folder / "run"), "--seed", "1", "--resume"]
     assert cli.main(line) == 0
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert figures["acceptance"] > 0.9
+    assert figures["trusted"] is True
     assert figures["gradients"] > 0
     draws = understudy.load(folder / "run" / "posterior.safetensors").sample(jax.random.key(0), 20_000)
     # Conjugate: precision 1 + 4.

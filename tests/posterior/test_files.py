@@ -16,10 +16,9 @@ from understudy.core import IngredientError
 from understudy.files import StoreError
 from understudy.files import exported as exported_files
 from understudy.files.exported import load_exported, parse
-from understudy.fitting.flow import small_flow
 from understudy.posterior.posterior import Posterior
 from understudy.posterior.storing import StoredTarget
-from understudy.students import FullGaussian
+from understudy.students import FullGaussian, coupling_flow
 from understudy.targets import LogDensity, MixtureOfGaussians
 from understudy.targets.numpyro import from_numpyro
 from understudy.teachers import hmc
@@ -120,7 +119,7 @@ def test_targets_of_understudy_come_back_by_themselves(tmp_path):
 
 def test_a_flow_comes_back_bit_for_bit(tmp_path):
     target = LogDensity(lambda z: -0.5 * z @ z, 3)
-    result = Posterior(target, small_flow(KEY, 3, layers=2, width=4))
+    result = Posterior(target, coupling_flow(KEY, 3, layers=2, width=4))
     result.save(tmp_path / "p")
     same(understudy.load(tmp_path / "p").sample(KEY, 1000), result.sample(KEY, 1000))
 

@@ -127,12 +127,11 @@ def _last_line(out: Path) -> None:
     from understudy import files
 
     result = runs.load_posterior(out)
-    kept = [stage for stage in result.stages if stage.kept]
     files.last_line(
         {
             "out": str(out),
-            "stage": kept[0].name if kept else None,
-            "acceptance": kept[0].acceptance if kept else None,
+            "stage": result.stages[-1].name,
+            "trusted": result.trusted,
             "gradients": result.gradients,
             "run_seconds": result.seconds,
             "compile_seconds": result.compile_seconds,

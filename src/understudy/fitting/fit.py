@@ -16,14 +16,14 @@ import jax
 import numpy as np
 
 from understudy import files
-from understudy.checks import LARGEST_SEED, instance, one_positive, whole
+from understudy.checks import LARGEST_SEED, instance, one_positive, shown, whole
 from understudy.core import IngredientError, Target
 from understudy.fitting import region
 from understudy.fitting.budget import Budget, Gradients
 from understudy.fitting.chains import Chains
 from understudy.fitting.evaluations import Evaluations
 from understudy.fitting.improve import improve, spread
-from understudy.fitting.judge import imprecise, judge
+from understudy.fitting.judge import boundless, imprecise, judge
 from understudy.fitting.learning import Candidate, Learning
 from understudy.fitting.region import Region
 from understudy.fitting.starts import find_starts
@@ -108,6 +108,8 @@ class _Kept:
     """The newest stage of a fit in a folder; nothing is written without one."""
 
     def __init__(self, folder: str | Path | None, resume: bool):
+        if not isinstance(folder, str | Path | None):
+            raise IngredientError(f"folder is a path or None; {shown(folder)} came.")
         if folder is None and resume:
             raise IngredientError("resume=True needs the folder of the fit; folder=None came.")
         self.path = None if folder is None else Path(folder) / "stage.safetensors"
@@ -207,7 +209,7 @@ class _Fitting:
         starts = find_starts(self.evaluate, self.target, self.seed, walls=self.walls)
         self.note("starts", f"{starts.paths} paths" + (", walls" if self.walls else ""))
         region.begin(self.chains, starts, self.walls)
-        region.warm_up(self.chains, self.walls)
+        region.warm_up(self.chains, self.walls, canyons=len(starts.early) > 0)
         self.note("warm-up", f"step {self.chains.step_size:.2f}")
 
     def teach(self, found: Region) -> None:
@@ -222,6 +224,11 @@ class _Fitting:
     ) -> Verdict:
         """Judge a candidate, keep what was found, and say so."""
         verdict = judge(self.seed + 1, candidate, found.z, found.agreement, self.columns, self.chains)
+        if boundless(verdict):
+            raise IngredientError(
+                "The posterior looks improper: the chains spread over more orders of magnitude than any "
+                "data could tell apart. Give every parameter a proper prior."
+            )
         self.found = _Found(candidate, found, verdict)
         self.kept.write(self.record(), self.seed)
         self.note(name, f"{note}, {'trusted' if verdict.trusted else 'not trusted'}", acceptance)

@@ -21,6 +21,7 @@ TOLERANCE = 0.06
 PRECISION = 0.05
 _DEPENDENCE = 0.15
 _OUTSIDE = 0.005
+_BOUNDLESS = 1e60
 QUANTILE_ERROR = "error of their quantiles"
 _JUDGED = 4096
 _PAIRED = 64
@@ -68,6 +69,11 @@ def imprecise(verdict: Verdict) -> bool:
     """Whether nothing is wrong but that the chains' quantiles are not known well enough."""
     failed = [figure.name for figure in verdict.figures if not figure.fine]
     return failed == [QUANTILE_ERROR]
+
+
+def boundless(verdict: Verdict) -> bool:
+    """Whether a quantile lies so far from the others that numbers themselves are the only bound."""
+    return any(f.name == QUANTILE_ERROR and f.value > _BOUNDLESS for f in verdict.figures)
 
 
 def chain_figures(found: Agreement) -> list[Figure]:

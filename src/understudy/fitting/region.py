@@ -22,6 +22,9 @@ _WINDOWS = (8, 8, 12, 16, 24, 32)
 _FIRST, _GROWTH, _TRIES = 48, 1.3, 2
 _KEPT = 20_000_000
 _SHARE = 0.4
+# A scale that grows by a fifth over any two windows, at least five times and tenfold, has no end.
+_GROWS, _DRIFTING, _FAR = np.log(1.2), 5, np.log(10.0)
+_MOST = 40
 _PRECISE = 0.02
 _LONGEST = 40
 
@@ -65,11 +68,20 @@ def go_on(chains: Chains, z: Float[np.ndarray, "n d"], walls: Walls | None) -> N
     chains.place(z[np.linspace(0, len(z) - 1, CHAINS).astype(int)])
 
 
-def warm_up(chains: Chains, walls: Walls | None) -> None:
-    """Windows that grow; after each the coordinates follow the chains."""
+def warm_up(chains: Chains, walls: Walls | None, canyons: bool = False) -> None:
+    """Windows that grow; after each the coordinates follow the chains.
+
+    Args:
+        chains: at their starts.
+        walls: of the support.
+        canyons: whether some chains began where the density grows without bound; the step then follows
+            the others, and those that cannot move with it join them. Elsewhere a chain that needs a
+            smaller step may sit in a narrow mode, and stays.
+    """
     for i, updates in enumerate(_WINDOWS):
-        trace = chains.run(updates, every(chains.coordinates.dim, updates), best_half=True)
-        trace = trace[:, chains.relocate()]
+        trace = chains.run(updates, every(chains.coordinates.dim, updates), best_half=canyons)
+        if canyons:
+            trace = trace[:, chains.relocate()]
         late = trace[len(trace) // 3 :]
         effective = float(np.median(agreement(late).effective))
         fitted = fit_coordinates(chains.colour(late), walls, effective, curved=i > 2)
@@ -79,18 +91,20 @@ def warm_up(chains: Chains, walls: Walls | None) -> None:
 
 def settle(chains: Chains, walls: Walls | None, budget: Budget) -> Region:
     """Run until the chains agree, or the budget says stop."""
-    updates, grown = _FIRST, 0
-    for i in range(4 * _TRIES):
+    updates, streak, scales = _FIRST, 0, [chains.coordinates.margins[1]] * 2
+    for i in range(_MOST):
         chains.pace(chains.step_size)
         trace = chains.run(int(updates), every(chains.coordinates.dim, int(updates)))
         found = agreement(trace)
         z = chains.colour(trace)
-        if found.settled or budget.share > _SHARE or (i >= _TRIES and not grown):
-            break
         fitted = fit_coordinates(z, walls, float(np.median(found.effective)))
-        grown = grown + 1 if _grew(fitted, chains.coordinates) else 0
-        if grown >= 4:
+        scales = [*scales, fitted.margins[1]]
+        grows = bool((scales[-1] - scales[-3]).max() > _GROWS)
+        streak = streak + 1 if grows else 0
+        if streak >= _DRIFTING and (scales[-1] - scales[-1 - streak]).max() > _FAR:
             raise IngredientError(_improper_sentence(chains.coordinates, fitted))
+        if (found.settled and not grows) or budget.share > _SHARE or (i >= _TRIES and not streak):
+            break
         chains.change(fitted)
         updates *= _GROWTH
     return Region(z.reshape(trace.shape), chains.coordinates, found)
@@ -128,12 +142,6 @@ def refitted(found: Region, walls: Walls | None) -> Region:
     z = found.z.reshape(-1, found.z.shape[-1])
     fitted = fit_coordinates(z, walls, float(np.median(found.agreement.effective)))
     return found._replace(coordinates=fit_knots(fitted, z))
-
-
-def _grew(new: Coordinates, old: Coordinates) -> bool:
-    return bool((new.margins[1] - old.margins[1]).max() > np.log(1.5)) and bool(
-        new.margins[1].max() > np.log(1e3)
-    )
 
 
 def _improper_sentence(old: Coordinates, new: Coordinates) -> str:

@@ -94,9 +94,7 @@ def checked_platforms(platforms: Any) -> tuple[str, ...] | None:
     return made
 
 
-def _exported(
-    draw: Callable, arrays: list[Array], platforms: Sequence[str] | None
-) -> jax.export.Exported:
+def _exported(draw: Callable, arrays: list[Any], platforms: Sequence[str] | None) -> jax.export.Exported:
     return jax.export.export(jax.jit(draw), platforms=platforms)(np.zeros(4, np.uint32), arrays)
 
 
