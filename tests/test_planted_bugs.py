@@ -27,7 +27,7 @@ BUGS = {
         "files/container.py",
         "if raw[place : place + 64] != _digest(raw, place):",
         "if len(raw) < place:",
-        "tests/files/test_saving.py",
+        "tests/files/test_container.py",
         "no_damaged_file_loads",
     ),
     "accept sign of independence Metropolis": Bug(

@@ -25,7 +25,7 @@ sys.meta_path.insert(0, Block())
 
 
 def short(target):
-    return fit(target, starts=2, gaussian_updates=100, flow_updates=0, cache=False)
+    return fit(target, flows=False, cache=False, verbose=False)
 
 
 def test_the_first_block_has_fifteen_lines_at_most():

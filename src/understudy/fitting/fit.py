@@ -6,6 +6,7 @@ Gaussian copula first, and where a judge sees it differ from the chains, flows t
 along. Where chains sit in modes that they do not leave, a mixture offers them draws and weighs them.
 """
 
+import dataclasses
 import sys
 import time
 from pathlib import Path
@@ -254,7 +255,7 @@ class _Fitting:
             self.target,
             candidate.student,
             teacher=InCoordinates(moves, self.chains.coordinates),
-            stages=tuple(self.stages),
+            stages=(*self.stages[:-1], dataclasses.replace(self.stages[-1], kept=True)),
             seed=self.seed,
             verdict=verdict,
             record=self.record(),

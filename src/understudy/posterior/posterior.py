@@ -36,13 +36,12 @@ class Stage(eqx.Module):
     """One stage of a fit.
 
     Attributes:
-        name: "region", "gaussian" or "flow".
+        name: of the stage, "settle" or "copula" say.
         note: what it did, in words.
         seconds: run time without compilation.
         compile_seconds: time spent tracing and compiling.
         gradients: gradient evaluations of the target's log density.
-        acceptance: of independence moves with the stage's student in equilibrium, 1 where it is the
-            target itself.
+        acceptance: of independence moves with the stage's student, not a number where none were made.
         kept: whether the result is this stage's student.
         evaluations: evaluations of the log density without a gradient.
     """

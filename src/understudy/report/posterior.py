@@ -1,6 +1,7 @@
 """One self-contained page about a posterior: stages, costs, trust, marginals and pairs."""
 
 import html
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,7 @@ def _stages(stages: Sequence[Any]) -> str:
         (
             stage.name,
             stage.note,
-            f"{stage.acceptance:.3f}",
+            "" if math.isnan(stage.acceptance) else f"{stage.acceptance:.3f}",
             f"{stage.gradients:,}",
             f"{stage.seconds:.1f}",
             f"{stage.compile_seconds:.1f}",
