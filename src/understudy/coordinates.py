@@ -100,7 +100,7 @@ def sinh_arcsinh(x: Any, skew: Any, log_tail: Any, xp: Any) -> tuple[Any, Any]:
     Reference: Jones and Pewsey, "Sinh-arcsinh distributions", 2009.
     """
     inner = xp.clip(xp.exp(log_tail) * xp.arcsinh(x) + skew, -_LARGEST, _LARGEST)
-    return xp.sinh(inner), log_tail + _log_cosh(inner, xp) - 0.5 * xp.log1p(xp.minimum(x * x, 1e300))
+    return xp.sinh(inner), log_tail + _log_cosh(inner, xp) - xp.log(xp.hypot(1.0, x))
 
 
 def _grid(knots: int) -> np.ndarray:
@@ -191,7 +191,7 @@ def _free(z: Any, walls: Walls | None, xp: Any = np) -> Any:
         return z
     lower, upper = walls
     below, above = xp.isfinite(lower), xp.isfinite(upper)
-    tiny = 1e-300
+    tiny = np.finfo(z.dtype).tiny
     from_low = xp.log(xp.maximum(z - xp.where(below, lower, 0.0), tiny))
     from_high = xp.log(xp.maximum(xp.where(above, upper, 0.0) - z, tiny))
     raw = xp.where(below & above, from_low - from_high, xp.where(below, from_low, from_high))

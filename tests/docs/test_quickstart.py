@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,14 @@ def test_the_first_block_has_fifteen_lines_at_most():
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 15
 
 
+@pytest.mark.filterwarnings("ignore:The student is not trusted")
 def test_every_block_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(understudy, "fit", short, raising=False)
     monkeypatch.setattr(cost, "measure_nuts", lambda *_: cost.NutsCost(1.0, 100.0))
-    names: dict = {}
+    page = types.ModuleType("quickstart_page")
+    monkeypatch.setitem(sys.modules, page.__name__, page)
+    names = vars(page)
     for block in BLOCKS[:-1]:
         exec(compile(block, "quickstart", "exec"), names)
     printed = capsys.readouterr().out

@@ -1,8 +1,11 @@
 """A student of nearly standard draws, carried to where the mass lies."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import paramax
 from jaxtyping import Array, Float, Scalar
 
 from understudy.coordinates import Coordinates
@@ -21,12 +24,12 @@ class Placed(ExplicitStudent):
         inner: draws those; None is the standard Gaussian.
     """
 
-    coordinates: Coordinates
+    coordinates: Any
     inner: ExplicitStudent | None
     dim: int = eqx.field(static=True)
 
     def __init__(self, coordinates: Coordinates, inner: ExplicitStudent | None = None):
-        self.coordinates = coordinates
+        self.coordinates = paramax.non_trainable(coordinates)
         self.inner = inner
         self.dim = coordinates.dim
 
@@ -48,4 +51,4 @@ class Placed(ExplicitStudent):
         return inside - log_volume
 
     def _carried(self) -> Coordinates:
-        return jax.tree.map(jnp.asarray, jax.lax.stop_gradient(self.coordinates))
+        return jax.tree.map(jnp.asarray, paramax.unwrap(self.coordinates))
