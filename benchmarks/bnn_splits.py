@@ -11,10 +11,10 @@ import time
 
 import jax.numpy as jnp
 import numpy as np
+
 from experiments.bnn import problems, recipes
 from experiments.bnn.course import follow
 from experiments.rows import last_line, provenance, write_rows
-
 from understudy import data
 
 SPLITS, UPDATES, SINGLES, WIDE_UPDATES = 20, 800, 3, 5

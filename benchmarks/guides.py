@@ -18,8 +18,6 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from experiments.__main__ import publish
-from experiments.rows import provenance
 from scipy.stats import wasserstein_distance
 from tqdm import tqdm
 
@@ -31,6 +29,8 @@ from benchmarks.rivals import (
     nuts_draws,
     pathfinder_draws,
 )
+from experiments.__main__ import publish
+from experiments.rows import provenance
 from understudy import files
 from understudy.cli.main import guarded
 from understudy.cli.settings import check_settings, option, run_with_settings

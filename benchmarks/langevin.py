@@ -15,10 +15,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+
 from experiments.mnist.course import adam
 from experiments.mnist.methods import METHODS, make_model, make_student
 from experiments.rows import last_line, provenance, write_rows
-
 from understudy.batches import Binarised
 from understudy.core import bind
 from understudy.teachers import Langevin

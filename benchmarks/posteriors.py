@@ -18,12 +18,11 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from experiments.__main__ import publish
-from experiments.rows import provenance
-
 from benchmarks.suite.case import Case
 from benchmarks.suite.models import CASES
 from benchmarks.suite.reference import FOLDER, compare
+from experiments.__main__ import publish
+from experiments.rows import provenance
 from understudy import files
 from understudy.cli.main import guarded
 from understudy.cli.settings import check_settings, option, run_with_settings

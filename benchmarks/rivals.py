@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from arviz_stats.base import array_stats
-from benchmarks.posteriordb import Posterior
 from blackjax.vi import multipathfinder
 from jaxtyping import Array, Float
 from numpyro import optim
 from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO, autoguide
 
+from benchmarks.posteriordb import Posterior
 from understudy.core import Key
 
 GUIDES = ("AutoNormal", "AutoMultivariateNormal", "AutoIAFNormal", "AutoBNAFNormal")

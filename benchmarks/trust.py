@@ -16,9 +16,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from experiments.rows import last_line, provenance, write_rows
 
 from benchmarks.posteriordb import load_posterior
+from experiments.rows import last_line, provenance, write_rows
 from understudy.core import ExplicitStudent, Student, Target
 from understudy.evaluation.trust.check import check, default_teacher
 from understudy.evaluation.trust.moves import Claim, move

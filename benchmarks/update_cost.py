@@ -15,8 +15,8 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from experiments.rows import last_line, provenance, write_rows
 
+from experiments.rows import last_line, provenance, write_rows
 from understudy.core import bind
 from understudy.feedbacks import JensenShannon
 from understudy.networks import Critic

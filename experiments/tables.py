@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import posteriors_report as posteriors
-
 from experiments.bnn import report as bnn
 from experiments.bnn.predictions import load_predictions
 from experiments.mnist import tables as mnist

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.bad_input_cases import CASES
 
 OURS = {"IngredientError", "CannotMoveError", "StoreError"}

@@ -9,8 +9,8 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from tests.cases import FEEDBACKS, PARTICLES, STUDENTS, TEACHERS, arrays, make
 
+from tests.cases import FEEDBACKS, PARTICLES, STUDENTS, TEACHERS, arrays, make
 from understudy.core import (
     DiscreteStudent,
     ExplicitStudent,

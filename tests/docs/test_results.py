@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from experiments.tables import filled
 
+from experiments.tables import filled
 from understudy import files
 
 ROOT = Path(__file__).parents[2]

@@ -7,6 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.special import expit, logit
+
 from experiments import bnn
 from experiments.bnn import methods, problems, recipes
 from experiments.bnn.averaging import averaged
@@ -14,9 +17,6 @@ from experiments.bnn.course import follow
 from experiments.bnn.methods import Result
 from experiments.bnn.predictions import keep_predictions, load_predictions, predictions_of
 from experiments.bnn.report import calibration_error, cells, goals, paired, pooled_ece
-from scipy.integrate import quad
-from scipy.special import expit, logit
-
 from understudy import files
 from understudy.core import IngredientError
 from understudy.students import DiagonalGaussian

@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiments import imputation
 
+from experiments import imputation
 from understudy.core import IngredientError, Student
 from understudy.data import Images
 from understudy.targets import LatentVariableModel

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+
 from experiments import __main__ as command
 from experiments import settings as shared
-
 from understudy.cli.settings import check_settings, option
 from understudy.core import CannotMoveError, IngredientError
 

@@ -3,10 +3,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiments import mnist
-from experiments.mnist import course, live, measures, methods, tables
 from tqdm import tqdm
 
+from experiments import mnist
+from experiments.mnist import course, live, measures, methods, tables
 from understudy import files
 from understudy.core import ExplicitStudent, IngredientError
 from understudy.feedbacks import ExclusiveKL

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from experiments import toys
 from experiments.__main__ import main
-
 from understudy import files
 from understudy.core import IngredientError
 from understudy.training import Trained

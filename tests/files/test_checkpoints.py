@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.files.examples import assert_same, mine
 
+from tests.files.examples import assert_same, mine
 from understudy import files
 from understudy.files import StoreError
 

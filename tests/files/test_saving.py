@@ -13,9 +13,9 @@ import pytest
 from flowjax.bijections import RationalQuadraticSpline
 from flowjax.distributions import MultivariateNormal, Normal
 from flowjax.flows import coupling_flow, masked_autoregressive_flow
+
 from tests.files.examples import Mine, Pair, assert_same, double, mine
 from tests.files.test_container import sealed
-
 from understudy import files
 from understudy.files import StoreError
 from understudy.files.allowed import Known

@@ -11,8 +11,8 @@ import numpyro
 import pytest
 from numpyro import distributions as dist
 from scipy.stats import multivariate_normal, norm
-from tests.posterior.conjugate import MEAN, SD, Y, posterior
 
+from tests.posterior.conjugate import MEAN, SD, Y, posterior
 from understudy.core import IngredientError
 from understudy.posterior.posterior import Posterior
 from understudy.students import FullGaussian

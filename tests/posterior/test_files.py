@@ -9,9 +9,9 @@ import numpy as np
 import numpyro
 import pytest
 from numpyro import distributions as dist
-from tests.posterior.conjugate import Y, conjugate, posterior, scaled
 
 import understudy
+from tests.posterior.conjugate import Y, conjugate, posterior, scaled
 from understudy.core import IngredientError
 from understudy.files import StoreError
 from understudy.files import exported as exported_files

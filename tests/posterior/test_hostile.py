@@ -11,10 +11,10 @@ import numpy as np
 import numpyro
 import pytest
 from numpyro import distributions as dist
-from tests.files.hostile import DAMAGE, flipped, other_header, reseal, reseal_export
-from tests.posterior.conjugate import conjugate, posterior
 
 import understudy
+from tests.files.hostile import DAMAGE, flipped, other_header, reseal, reseal_export
+from tests.posterior.conjugate import conjugate, posterior
 from understudy import files
 from understudy.core import IngredientError
 from understudy.files import StoreError, exported

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.posterior.conjugate import MEAN, SD, posterior
 
+from tests.posterior.conjugate import MEAN, SD, posterior
 from understudy.core import IngredientError
 from understudy.files import StoreError
 from understudy.posterior.cost import NutsCost, break_even, measure_nuts

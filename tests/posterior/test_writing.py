@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 import pytest
 import xarray
-from tests.site_names import NAMES
 
+from tests.site_names import NAMES
 from understudy.core import IngredientError
 from understudy.posterior.naming import renamed, writable
 from understudy.posterior.writing import columns, write_draws

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 import jax
 import numpy as np
 import pytest
-from tests.site_names import NAMES
 
+from tests.site_names import NAMES
 from understudy.core import IngredientError
 from understudy.files import StoreError, append_row
 from understudy.report import (

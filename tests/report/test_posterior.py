@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 
 import numpy as np
+
 from tests.report.test_page import HOSTILE, Page
 from tests.site_names import NAMES
-
 from understudy.evaluation.trust.findings import Finding, Trust
 from understudy.posterior.cost import BreakEven, NutsCost
 from understudy.report.posterior import write_posterior_report

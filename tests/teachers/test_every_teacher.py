@@ -4,8 +4,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
-from tests.cases import TEACHERS
 
+from tests.cases import TEACHERS
 from understudy import teachers as t
 from understudy.core import Proposal
 

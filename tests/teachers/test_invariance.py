@@ -4,8 +4,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
-from tests.cases import TEACHERS
 
+from tests.cases import TEACHERS
 from understudy.core import Proposal
 
 ROOTS = jnp.array([[[0.8, 0.0], [0.5, 0.4]], [[1.0, 0.0], [-0.3, 0.7]]])

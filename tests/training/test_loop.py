@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from tests.training.killable import digest, run
 
 import understudy
+from tests.training.killable import digest, run
 from understudy import CannotMoveError, IngredientError, LogDensity, Minibatches, StoreError, train
 from understudy.feedbacks import ExclusiveKL, InclusiveKL
 from understudy.students import DiagonalGaussian
