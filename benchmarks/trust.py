@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.posteriordb import load_posterior
+from benchmarks.suite.models import CASES
 from experiments.rows import last_line, provenance, write_rows
 from understudy.core import ExplicitStudent, Student, Target
 from understudy.evaluation.trust.check import check, default_teacher
@@ -124,17 +124,9 @@ def exact(name: str, target: Any) -> World:
 
 def reference(name: str) -> World:
     """A posterior with reference draws, moved afresh for every seed."""
-    posterior = load_posterior(name)
-    target, draws = posterior.target(), posterior.reference
-    sites: dict[str, Any] = {}
-    for site in dict.fromkeys(column.partition("[")[0] for column in posterior.columns):
-        columns = [i for i, c in enumerate(posterior.columns) if c.partition("[")[0] == site]
-        vector = "[" in posterior.columns[columns[0]]
-        sites[site] = draws[:, columns] if vector else draws[:, columns[0]]
-    if name.startswith("eight_schools"):
-        sites["t"] = (sites["theta"] - sites["mu"][:, None]) / sites["tau"][:, None]
-    if name == "garch11":
-        sites["share"] = sites["beta1"] / (1 - sites["alpha1"])
+    case = CASES[name]
+    assert case.stored is not None
+    target, sites = case.make(), case.stored()
     named = {s.name: jnp.asarray(sites[s.name], float) for s in target.sites}
     z = np.asarray(jax.vmap(target.unconstrain)(named), float)
     teacher = default_teacher(jax.random.key(0), target, Rows(z[:POOL]))
@@ -189,7 +181,7 @@ def worlds() -> list[tuple[World, tuple[str, ...]]]:
         ),
         (exact("banana", banana()), (*MOMENTS, "mean field", "Gaussian of right moments")),
         (
-            reference("eight_schools_noncentered"),
+            reference("eight_schools_noncentred"),
             (*MOMENTS, "Gaussian of right moments"),
         ),
         (reference("garch11"), (*MOMENTS, "mean field", "Gaussian of right moments")),

@@ -203,7 +203,7 @@ def _long_run(
         parts.append({name: sites[name] for name in names})
         divergences, spent = divergences + diverging, spent + cost
         if len(parts) >= 4:
-            ess, rhat = _quality(np.stack([flatten(part, names) for part in parts]), wanted)
+            ess, rhat = chains_quality(np.stack([flatten(part, names) for part in parts]), wanted)
             ready = (ess.min() > wanted and rhat < 1.01) or spent > seconds or len(parts) >= CHAINS
     print(
         f"  long run: {len(parts)} chains, {spent:.0f} s, ESS {ess.min():.0f}, R-hat {rhat:.4f}, "
@@ -215,7 +215,7 @@ def _long_run(
     return together, np.minimum(ess, len(parts) * KEEP), facts
 
 
-def _quality(chained: np.ndarray, constant: float) -> tuple[np.ndarray, float]:
+def chains_quality(chained: np.ndarray, constant: float) -> tuple[np.ndarray, float]:
     """The effective draws of every coordinate, ``constant`` where it never moves, and worst R-hat."""
     moving = chained.std((0, 1)) > 1e-12 * np.maximum(np.abs(chained.mean((0, 1))), 1e-300)
     ess = np.full(chained.shape[-1], float(constant))
@@ -238,13 +238,13 @@ def _stored_ess(sites: Sites, names: list[str]) -> np.ndarray:
     return np.minimum(effective_sample_size(chained), len(values))
 
 
-def _default_nuts(sampler: Sampler, reference: dict[str, Any]) -> dict[str, Any]:
+def default_nuts(sampler: Sampler, reference: dict[str, Any]) -> dict[str, Any]:
     """What four chains of NumPyro's default NUTS cost and give."""
     chains = [sampler.run(number, 0.8) for number in range(4)]
     seconds = sampler.compile_seconds + sum(chain[3] for chain in chains)
     gradients = sum(chain[1] for chain in chains)
     flat = np.stack([chain[0] for chain in chains])
-    ess, rhat = _quality(flat, 4 * KEEP)
+    ess, rhat = chains_quality(flat, 4 * KEEP)
     effective = float(np.clip(ess.min(), 1, 4 * KEEP))
     found = compare_with(reference, sampler.sites(flat.reshape(-1, sampler.dim)))
     shown = {key: round(value, 4) for key, value in found.items()}
@@ -288,14 +288,14 @@ def make_reference(case: Case, seconds: float, nuts: bool = True) -> None:
     reference |= {f"reference_{key}": value for key, value in facts.items()}
     _store(case.name, reference)
     if sampler is not None:
-        _store(case.name, reference | _default_nuts(sampler, reference))
+        _store(case.name, reference | default_nuts(sampler, reference))
 
 
 def add_nuts(case: Case) -> None:
     """Adds what default NUTS costs to a stored reference that lacks it."""
     reference = load(case.name)
     if "nuts_seconds" not in reference:
-        _store(case.name, reference | _default_nuts(Sampler(case.make()), reference))
+        _store(case.name, reference | default_nuts(Sampler(case.make()), reference))
 
 
 def _store(name: str, reference: dict[str, Any]) -> None:

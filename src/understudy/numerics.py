@@ -36,8 +36,10 @@ def in_blocks(function: Callable, z: Float[np.ndarray, "n d"], block: int = 4096
 
 def row_blocks(z: Float[np.ndarray, "n d"], block: int) -> list[Float[Array, "block d"]]:
     """Rows in blocks of one size and JAX's own precision, the last filled up with its last row."""
+    z = np.asarray(z, jnp.result_type(float))
     padded = np.concatenate([z, np.broadcast_to(z[-1:], (-len(z) % block, z.shape[1]))])
-    return list(jnp.asarray(padded, jnp.result_type(float)).reshape(-1, block, z.shape[1]))
+    # Numpy's views cost nothing; slices of an array of JAX's would each be a program's run.
+    return [jnp.asarray(rows) for rows in padded.reshape(-1, block, z.shape[1])]
 
 
 def map_rows(function: Callable[[PyTree], PyTree], rows: PyTree, size: int) -> PyTree:

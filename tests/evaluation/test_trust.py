@@ -128,6 +128,33 @@ def test_a_peak_without_mass_is_not_missed():
     assert 0 < finding.figure < 0.01
 
 
+SPIKE = MixtureOfGaussians(jnp.zeros((2, 5)), [1.0, 0.05], [0.5, 0.5])
+
+
+@pytest.mark.parametrize(("scale", "word"), [(1.0, "narrow"), (0.05, "wide")])
+def test_mass_at_another_scale_around_a_known_peak_is_seen(scale, word):
+    found = check(Wild(factor=scale * np.eye(5)), SPIKE)
+    assert found.verdicts["scales"] == "fail"
+    assert word in found["scales"].words
+
+
+def test_right_draws_of_two_scales_pass():
+    class Right(Student):
+        dim: int = 5
+
+        def sample(self, key, x, n):
+            return SPIKE.sample(key, n)
+
+    assert check(Right(), SPIKE).verdicts["scales"] == "ok"
+
+
+def test_a_heavy_tail_of_the_weights_is_not_excused():
+    heavy = LogDensity(lambda z: jax.scipy.stats.t.logpdf(z, 3).sum(), 2)
+    found = check(FullGaussian(2, 0.0, 1.4), heavy)["importance weights"]
+    assert found.figure > 0.7
+    assert found.verdict == "fail"
+
+
 def test_seeds_that_disagree_are_told():
     others = [Wild(0.3 * SCALES * ONE), Wild()]
     finding = check(Wild(), repeats=others)["seeds"]

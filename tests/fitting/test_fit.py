@@ -184,7 +184,6 @@ def test_a_budget_of_gradients_is_kept():
     assert result.gradients < 150_000
 
 
-@pytest.mark.slow
 def test_seeds_are_kept_for_the_check():
     result = fit(badly_scaled(), seeds=2, verbose=False, cache=False)
     assert len(result.repeats) == 1

@@ -1,17 +1,22 @@
 """The result of a fit, around students and a model whose answers are known."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import pytest
+from numpyro import distributions as dist
 
 from tests.posterior.conjugate import MEAN, SD, posterior
 from understudy.core import IngredientError
 from understudy.files import StoreError
 from understudy.posterior.cost import NutsCost, break_even, measure_nuts
 from understudy.posterior.posterior import Posterior
+from understudy.posterior.verdict import Figure, Verdict
 from understudy.students import FullGaussian, Implicit
 from understudy.targets import LogDensity
+from understudy.targets.numpyro import from_numpyro
 from understudy.teachers import Annealed, hmc, mala
 
 KEY = jax.random.key(5)
@@ -82,6 +87,45 @@ def test_refining_corrects_a_wrong_student_and_says_so(wrong):
 def test_nested_r_hat_sees_chains_that_remember_their_start(wrong):
     refined = wrong.refine(KEY, 64, 4, teacher=mala(1e-4))
     assert np.all(refined.r_hat["mu"] > 2)
+    assert not refined.converged
+    assert str(refined).startswith("not converged")
+
+
+def test_refining_sees_chains_that_are_still_on_their_way():
+    """Far away from everything all chains move alike, so that nested R-hat sees nothing."""
+    target = LogDensity(lambda z: -0.5 * jnp.sum(z**2), 2)
+    far = Posterior(target, FullGaussian(2, jnp.full(2, 60.0), 0.1 * jnp.eye(2)))
+    refined = far.refine(KEY, 64, 6, teacher=mala(0.05, 4))
+    assert np.all(refined.drift["z"] > 0.5)
+    assert not refined.converged
+
+
+def test_constant_entries_are_left_out_of_the_diagnostics():
+    def model():
+        x = numpyro.sample("x", dist.Normal(0, 1))
+        numpyro.deterministic("pair", jnp.stack([x, jnp.zeros(())]))
+
+    refined = Posterior(from_numpyro(model), FullGaussian(1)).refine(KEY, 64, 8)
+    for figures in (refined.r_hat, refined.drift, refined.ess):
+        assert np.isnan(figures["pair"]).tolist() == [False, True]
+    assert refined.converged
+
+
+def test_effective_draws_are_those_of_independent_chains(right):
+    """A teacher that stays put leaves as many draws as there are chains."""
+    refined = right.refine(KEY, 64, 8, teacher=mala(1e-9))
+    np.testing.assert_allclose(refined.ess["mu"], 1024, rtol=0.02)
+
+
+def test_break_even_is_for_students_whose_own_draws_can_be_used(right):
+    doubtful = eqx.tree_at(
+        lambda p: p.verdict,
+        right,
+        Verdict((Figure("quantiles of the student", 1.0, 0.06),)),
+        is_leaf=lambda x: x is None,
+    )
+    with pytest.raises(IngredientError, match="this student is not trusted"):
+        doubtful.break_even()
 
 
 @pytest.mark.parametrize("method", ["psis", "independence"])

@@ -125,6 +125,10 @@ class Chains:
         """Rows of a trace as draws z, oldest first."""
         return self.coordinates.colour(trace.reshape(-1, trace.shape[-1]))[0]
 
+    def traced(self, trace: Float[np.ndarray, "t m d"]) -> Float[np.ndarray, "t m d"]:
+        """A trace as draws z."""
+        return self.colour(trace).reshape(trace.shape)
+
 
 class Agreement(NamedTuple):
     """Whether chains that started apart tell the same, and how precisely.

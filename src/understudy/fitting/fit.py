@@ -22,8 +22,9 @@ from understudy.core import IngredientError, Target
 from understudy.fitting import region
 from understudy.fitting.budget import Budget, Gradients
 from understudy.fitting.chains import Chains
+from understudy.fitting.ends import check_ends
 from understudy.fitting.evaluations import Evaluations
-from understudy.fitting.improve import improve, spread
+from understudy.fitting.improve import improve, prolong, spread
 from understudy.fitting.judge import boundless, imprecise, judge
 from understudy.fitting.learning import Candidate, Learning
 from understudy.fitting.region import Region
@@ -38,7 +39,7 @@ from understudy.teachers.coordinated import InCoordinates
 from understudy.training import Interrupted
 
 _SECONDS = 120.0
-# The share of the budget that chains may take where they alone are not precise enough.
+# The share of the budget after which no other stage begins.
 _LONG = 0.6
 # Numbers kept of the chains, to finish draws from.
 _KEPT = 4_000_000
@@ -91,10 +92,14 @@ def fit(
         ]
         first, *others = sorted(every, key=lambda one: not one.trusted)
         return eqx.tree_at(
-            lambda p: p.repeats, first, tuple(one.student for one in others), is_leaf=lambda x: x == ()
+            lambda p: p.repeats, first, tuple(one.student for one in others), is_leaf=_nothing
         )
     with own_settings(), _Kept(folder, resume) as kept:
         return _Fitting(target, Budget.of(budget, _SECONDS), seed, flows, shown, kept).run()
+
+
+def _nothing(value: Any) -> bool:
+    return isinstance(value, tuple) and not value
 
 
 class _Found(NamedTuple):
@@ -183,18 +188,18 @@ class _Fitting:
             self.look("modes", f"{len(candidate.parts)} modes", candidate, found)
             return
         if found.agreement.settled:
-            found = region.lengthen(self.chains, found, self.budget, self.walls)
+            found = region.lengthen(self.chains, found, self.budget, self.walls, self.columns)
         else:
             found = region.refitted(found, self.walls)
         candidate = Candidate(None, found.coordinates, "Gaussian copula")
         verdict = self.look("copula", f"{len(found.z)} draws of each chain", candidate, found)
         if imprecise(verdict) and self.budget.share < _LONG:
-            found = region.lengthen(
-                self.chains, found, self.budget, self.walls, share=_LONG, longest=400
+            found = prolong(
+                self.chains, found, candidate, self.walls, self.budget, self.columns, self.seed
             )
             candidate = Candidate(None, found.coordinates, "Gaussian copula")
             verdict = self.look("longer chains", f"{len(found.z)} draws of each", candidate, found)
-        if self.flows and not (verdict.trusted or imprecise(verdict)) and self.budget.share < 0.7:
+        if self.flows and not (verdict.trusted or imprecise(verdict)) and self.budget.share < _LONG:
             self.teach(found)
 
     def begin(self) -> None:
@@ -212,11 +217,13 @@ class _Fitting:
         region.begin(self.chains, starts, self.walls)
         region.warm_up(self.chains, self.walls, canyons=len(starts.early) > 0)
         self.note("warm-up", f"step {self.chains.step_size:.2f}")
+        if self.walls is None:
+            check_ends(self.evaluate, self.chains.z)
 
     def teach(self, found: Region) -> None:
         """Flows that learn from the chains and help them along."""
         learning = Learning(self.target.dim, self.seed)
-        better = improve(self.chains, found, learning, self.walls, self.budget, self.seed)
+        better = improve(self.chains, found, learning, self.walls, self.budget, self.columns, self.seed)
         note = f"{better.candidate.name}, acceptance {better.acceptance:.2f}"
         self.look("flow", note, better.candidate, better.region, better.acceptance)
 

@@ -11,17 +11,22 @@ import numpy as np
 from jaxtyping import Float
 
 from understudy.coordinates import Walls, fit_coordinates
-from understudy.fitting import judge
 from understudy.fitting.budget import Budget
 from understudy.fitting.chains import CHAINS, GROUPS, Agreement, Chains, agreement
 from understudy.fitting.learning import Candidate, Learning, Pupil
 from understudy.fitting.modes import Candidates, find_modes, mixture
-from understudy.fitting.region import Region, every, refitted
+from understudy.fitting.region import Columns, Region, every, precise, refitted
 
-_ROUNDS, _SPREADS = 12, 8
+_ROUNDS, _SPREADS = 100, 8
+# The share of the budget after which no round begins, and the rounds without gain after which the
+# student learns no more.
+_UNTIL, _STALLED = 0.7, 3
+# Acceptance of offers above which they are kept, and above which more are made.
+_TAKEN, _OFTEN = 0.05, 0.3
 _UPDATES = 400
 _RATE = 3e-3
-_OFFERS = 16
+_OFFERS, _MANY = 16, 64
+_NUMBERS = 40_000_000
 _GAIN = 0.01
 # One chain in so many is kept from the student, to measure it on.
 _HELD = 8
@@ -34,17 +39,27 @@ class Improved(NamedTuple):
         candidate: the best on draws it has not seen.
         region: draws of the chains since the student helps them, and their agreement.
         acceptance: of independence moves with the student.
-        scores: held-out log densities of the Gaussian and of the student.
     """
 
     candidate: Candidate
     region: Region
     acceptance: float
-    scores: tuple[float, float]
 
 
-def offer(chains: Chains, student: Candidate | Candidates, seed: int, offers: int = _OFFERS) -> float:
-    """Offer every chain some draws of the student, one after the other; the mean acceptance.
+class Offered(NamedTuple):
+    """What became of a student's draws that were offered to the chains.
+
+    Attributes:
+        acceptance: the mean over all offers.
+        z: where the chains were after each offer.
+    """
+
+    acceptance: float
+    z: Float[np.ndarray, "t m d"]
+
+
+def offer(chains: Chains, student: Candidate | Candidates, seed: int, offers: int = _OFFERS) -> Offered:
+    """Offer every chain some draws of the student, one after the other, by independence moves.
 
     Reference: Tierney, "Markov chains for exploring posterior distributions", 1994.
     """
@@ -54,15 +69,16 @@ def offer(chains: Chains, student: Candidate | Candidates, seed: int, offers: in
     weight = (np.where(np.isfinite(log_p), log_p, -np.inf) - log_q).reshape(offers, CHAINS)
     candidates = candidates.reshape(offers, CHAINS, -1)
     now = chains.evaluate(z)[0] - student.log_prob(z)
-    generator, rates = np.random.default_rng(seed + 1), []
+    generator, rates, states = np.random.default_rng(seed + 1), [], []
     for i in range(offers):
         chance = np.exp(np.minimum(np.nan_to_num(weight[i] - now, nan=-np.inf), 0.0))
         accept = generator.uniform(size=CHAINS) < chance
         z = np.where(accept[:, None], candidates[i], z)
         now = np.where(accept, weight[i], now)
         rates.append(chance.mean())
+        states.append(z)
     chains.place(z)
-    return float(np.mean(rates))
+    return Offered(float(np.mean(rates)), np.stack(states))
 
 
 def spread(
@@ -76,7 +92,7 @@ def spread(
     flat, labels = found.z.reshape(-1, found.z.shape[-1]), np.tile(modes, len(found.z))
     student, traces = mixture(flat, labels, walls, found.coordinates), []
     for i in range(_SPREADS):
-        z = _sweeps(chains, student, seed + 5000 + 100 * i, 6, 6)
+        z = _sweeps(chains, student, seed + 5000 + 100 * i, 6, 6).z
         traces = [*traces, z] if i > 1 else [z]
         z = np.concatenate(traces)
         flat = z.reshape(-1, z.shape[-1])
@@ -88,67 +104,103 @@ def spread(
     return student._replace(coordinates=fitted), Region(z, fitted, agreed)
 
 
-def _sweeps(chains: Chains, student: Any, seed: int, sweeps: int, length: int) -> np.ndarray:
-    """Offers and Hamiltonian moves in turn; the draws after each move."""
-    parts = []
+def _sweeps(chains: Chains, student: Any, seed: int, sweeps: int, length: int) -> Offered:
+    """Offers and Hamiltonian moves in turn; where the chains were after each.
+
+    A student whose draws are often taken offers more of them and leaves less to the moves.
+    """
+    parts, rates, offers = [], [], _OFFERS
     for k in range(sweeps):
-        offer(chains, student, seed + 10 * k)
-        parts.append(chains.colour(chains.run(length)).reshape(length, CHAINS, -1))
-    return np.concatenate(parts)
+        offered = offer(chains, student, seed + 10 * k, offers)
+        moved = chains.traced(chains.run(length, every(chains.u.shape[1], length)))
+        # Offers that are seldom taken leave the chains where they were: nothing to keep.
+        parts += [offered.z, moved] if offered.acceptance > _TAKEN else [moved]
+        rates.append(offered.acceptance)
+        if offered.acceptance > _OFTEN:
+            offers, length = _MANY, min(length, 2)
+    return Offered(float(np.mean(rates)), np.concatenate(parts))
+
+
+def _bounded(traces: list[np.ndarray]) -> list[np.ndarray]:
+    """Traces that fit in memory, every second draw of each left out while they do not."""
+    while sum(trace.size for trace in traces) > _NUMBERS:
+        traces = [trace[::2] for trace in traces]
+    return traces
+
+
+def prolong(
+    chains: Chains,
+    found: Region,
+    student: Candidate,
+    walls: Walls | None,
+    budget: Budget,
+    columns: Columns,
+    seed: int,
+) -> Region:
+    """Chains that go on, helped by a student that learns no more, until they tell enough."""
+    traces, agreed = [found.z], found.agreement
+    z = found.z
+    for i in range(_ROUNDS):
+        if precise(z, agreed, columns) or budget.share > _UNTIL:
+            break
+        for k in range(max(1, i // 3)):
+            traces.append(_sweeps(chains, student, seed + 1000 * i + 100 * k, 6, 8).z)
+        traces = _bounded(traces)
+        z = np.concatenate(traces)
+        agreed = _agreed(chains, z)
+    return refitted(Region(z, chains.coordinates, agreed), walls)
 
 
 def improve(
-    chains: Chains, found: Region, learning: Learning, walls: Walls | None, budget: Budget, seed: int
+    chains: Chains,
+    found: Region,
+    learning: Learning,
+    walls: Walls | None,
+    budget: Budget,
+    columns: Columns,
+    seed: int,
 ) -> Improved:
-    """Rounds of learning, offering and going on, until neither gains."""
-    seen, held = _split(found.z)
+    """Rounds of learning, offering and going on, until neither gains and the chains tell enough."""
     gaussian = Candidate(None, found.coordinates, "Gaussian copula")
-    base = float(gaussian.log_prob(held).mean())
-    learner = _better(learning, found, seen, held)
-    best, best_score = learner.candidate, float(learner.candidate.log_prob(held).mean())
-    if base > best_score:
-        best, best_score = gaussian, base
-    traces, agreed, rate, stalled = [found.z], found.agreement, 0.0, 0
+    learner = _better(learning, found, *_split(found.z))
+    best = _likelier([gaussian, learner.candidate], _split(found.z)[1])
+    traces, stalled = [found.z], 0
     for i in range(_ROUNDS):
-        sweeps, length = 6, max(1, min(8, len(found.z) // 6))
-        parts, rates = [], []
-        for k in range(sweeps):
-            rates.append(offer(chains, best, seed + 1000 * i + 10 * k))
-            parts.append(chains.colour(chains.run(length, every(chains.u.shape[1], length))))
-        rate = float(np.mean(rates))
-        traces.append(np.concatenate(parts).reshape(-1, *found.z.shape[1:]))
+        length = max(1, min(8, len(found.z) // 6))
+        for k in range(max(1, i // 6)):
+            offered = _sweeps(chains, best, seed + 1000 * i + 100 * k, 6, length)
+            traces.append(offered.z)
+        traces = _bounded(traces)
         # What was drawn before the student helped is forgotten.
         late = traces[1 + len(traces) // 3 :] if len(traces) > 3 else traces[1:]
         z = np.concatenate(late)
         agreed = _agreed(chains, z)
-        seen, held = _split(np.concatenate(traces[-4:]))
-        learner.learn(seen, held, _UPDATES, _RATE, _RATE / 3)
-        score, before = (float(one.log_prob(held).mean()) for one in (learner.candidate, best))
-        stalled = 0 if score > before + _GAIN else stalled + 1
-        best = learner.candidate if score > before else best
-        last = z.reshape(-1, z.shape[-1])
-        known = judge.imprecision(last, float(np.quantile(agreed.effective, 0.1))) < judge.PRECISION
-        done = agreed.settled and agreed.error < 0.03 and i > 1 and known
-        if (done and stalled > 0) or (stalled > 3 and i > 7) or budget.share > 0.7:
+        if stalled <= _STALLED:
+            seen, held = _split(np.concatenate(traces[-4:]))
+            learner.learn(seen, held, _UPDATES, _RATE, _RATE / 3)
+            score, before = (float(one.log_prob(held).mean()) for one in (learner.candidate, best))
+            stalled = 0 if score > before + _GAIN else stalled + 1
+            best = learner.candidate if score > before else best
+        told = i > 1 and stalled and agreed.settled and precise(z, agreed, columns)
+        if told or budget.share > _UNTIL:
             break
     region = refitted(Region(z, chains.coordinates, agreed), walls)
-    student, score, base = _last(learning, learner, best, region)
-    return Improved(student, region, rate, (base, score))
+    return Improved(_last(learning, learner, best, region), region, offered.acceptance)
 
 
-def _last(
-    learning: Learning, learner: Pupil, best: Candidate, found: Region
-) -> tuple[Candidate, float, float]:
+def _last(learning: Learning, learner: Pupil, best: Candidate, found: Region) -> Candidate:
     """The best of the Gaussian, the flow so far and a new one in coordinates that fit all draws."""
     seen, held = _split(found.z)
     fresh = learning.begin(found.coordinates, "axes" in learner.name)
     fresh.learn(seen, held, 3 * _UPDATES, _RATE)
     gaussian = Candidate(None, found.coordinates, "Gaussian copula")
-    students = [gaussian, best, fresh.candidate]
-    scores = [float(one.log_prob(held).mean()) for one in students]
-    chosen = students[int(np.argmax(scores))]
-    flat = found.z.reshape(-1, found.z.shape[-1])
-    return chosen.matched(flat), max(scores), scores[0]
+    chosen = _likelier([gaussian, best, fresh.candidate], held)
+    return chosen.matched(found.z.reshape(-1, found.z.shape[-1]))
+
+
+def _likelier(students: list[Candidate], held: np.ndarray) -> Candidate:
+    """The one that makes draws it has not seen likeliest."""
+    return max(students, key=lambda one: float(one.log_prob(held).mean()))
 
 
 def _better(learning: Learning, found: Region, seen: np.ndarray, held: np.ndarray) -> Pupil:

@@ -23,7 +23,9 @@ _DEPENDENCE = 0.15
 _OUTSIDE = 0.005
 _BOUNDLESS = 1e60
 QUANTILE_ERROR = "error of their quantiles"
-_JUDGED = 4096
+_JUDGED, _MOST_JUDGED = 4096, 131_072
+# Numbers of the chains that are compared, and the step of a slope between quantiles.
+_COMPARED, _NEAR = 16_000_000, 0.03
 _PAIRED = 64
 
 
@@ -45,24 +47,31 @@ def judge(
         columns: from draws to all the numbers that a user sees.
         chains: know where the log density is finite.
     """
-    flat = z.reshape(-1, z.shape[-1])
-    effective, least = float(np.median(found.effective)), float(np.quantile(found.effective, 0.1))
-    drawn, _ = candidate.draw(seed, _JUDGED)
-    rows = flat[np.linspace(0, len(flat) - 1, min(len(flat), _JUDGED)).astype(int)]
+    effective = float(np.median(found.effective))
+    kept = thinned(z)
+    rows = kept.reshape(-1, z.shape[-1])
+    drawn, _ = candidate.draw(seed, _enough(columns(rows), z.shape[-1]))
     outside = 1 - np.isfinite(chains.evaluate(drawn[:1024])[0]).mean()
     both = columns(np.concatenate([drawn, rows]))
-    a, b = both[: len(drawn)], both[len(drawn) :]
-    _, beyond = margin_gap(a, b, min(effective, float(len(rows))))
-    scores = [candidate.coordinates.scores(part)[0] for part in (drawn, rows)]
+    a, b = both[: len(drawn)], both[len(drawn) :].reshape(*kept.shape[:2], -1)
+    few = rows[np.linspace(0, len(rows) - 1, min(len(rows), _JUDGED)).astype(int)]
+    scores = [candidate.coordinates.scores(part)[0] for part in (drawn[:_JUDGED], few)]
     return Verdict(
         (
             *chain_figures(found),
-            Figure(QUANTILE_ERROR, imprecision(b, least), PRECISION, "precision"),
-            Figure("quantiles of the student", float(beyond.max()), TOLERANCE),
+            Figure(QUANTILE_ERROR, float(quantile_errors(b).max()), PRECISION, "precision"),
+            Figure("quantiles of the student", float(quantile_gaps(a, b).max()), TOLERANCE),
             Figure("dependence", dependence_gap(*scores, effective), _DEPENDENCE),
             Figure("draws outside the support", float(outside), _OUTSIDE),
         )
     )
+
+
+def _enough(rows: Float[np.ndarray, "n c"], dim: int) -> int:
+    """Draws of the student that tell its quantiles to a part of what they may be off."""
+    levels = np.array(LEVELS)[:, None]
+    wanted = (levels * (1 - levels) * (_quantiles(rows)[1] / (0.3 * TOLERANCE)) ** 2).max()
+    return int(np.clip(wanted, _JUDGED, max(_JUDGED, min(_MOST_JUDGED, _COMPARED // dim))))
 
 
 def imprecise(verdict: Verdict) -> bool:
@@ -86,37 +95,47 @@ def chain_figures(found: Agreement) -> list[Figure]:
     ]
 
 
-def margin_gap(
-    a: Float[np.ndarray, "n c"], b: Float[np.ndarray, "m c"], effective: float
-) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
-    """Largest distance of quantiles in every column, in quartile ranges of ``b``, and beyond chance.
+def thinned(z: Float[np.ndarray, "t m d"]) -> Float[np.ndarray, "s m d"]:
+    """As many transitions as are compared."""
+    most = max(8, _COMPARED // (z.shape[1] * z.shape[2]))
+    return z[np.linspace(0, len(z) - 1, min(len(z), most)).astype(int)]
 
-    Args:
-        a: independent draws.
-        b: draws of chains.
-        effective: independent draws that ``b`` is worth.
+
+def quantile_errors(b: Float[np.ndarray, "t m c"]) -> Float[np.ndarray, "5 c"]:
+    """Standard errors of the quantiles of chains, in interquartile ranges.
+
+    The share of its draws below a quantile differs from chain to chain; that tells how well the
+    chains know the share, and the slope of the quantiles carries it over. Nothing is assumed of how
+    draws of a chain hang together. Far out in heavy tails it takes very many draws.
     """
-    levels = np.array(LEVELS)
-    near = np.clip(np.r_[levels - 0.02, levels + 0.02], 0.005, 0.995)
-    qa, qb = np.quantile(a, levels, axis=0), np.quantile(b, levels, axis=0)
-    sides = np.quantile(b, near, axis=0)
-    width = np.maximum(qb[3] - qb[1], 1e-300 + 1e-13 * np.abs(qb[2]))
-    per_level = (sides[len(levels) :] - sides[: len(levels)]) / 0.04 / width
-    spread = np.sqrt(levels * (1 - levels) * (1 / len(a) + 1 / effective))[:, None]
-    gap = np.abs(qa - qb) / width
-    return gap.max(0), np.maximum(gap - 2 * spread * per_level, 0).max(0)
+    t, m, _ = b.shape
+    at, slope, _ = _quantiles(b.reshape(t * m, -1))
+    levels = np.array(LEVELS)[:, None]
+    shares = np.stack([(b <= one).mean(0) for one in at])
+    error = np.maximum(shares.std(1, ddof=1) / np.sqrt(m), np.sqrt(levels * (1 - levels) / (t * m)))
+    return error * slope
 
 
-def imprecision(b: Float[np.ndarray, "m c"], effective: float) -> float:
-    """Largest standard error of a quantile of draws of chains, in interquartile ranges.
+def quantile_gaps(
+    a: Float[np.ndarray, "n c"], b: Float[np.ndarray, "t m c"]
+) -> Float[np.ndarray, "5 c"]:
+    """Distances of quantiles of independent draws from those of chains, beyond two standard errors.
 
-    Far out in heavy tails it stays large however good the chains are; the student is then not trusted.
+    In interquartile ranges of the chains.
     """
+    at, slope, width = _quantiles(b.reshape(-1, b.shape[-1]))
+    levels = np.array(LEVELS)[:, None]
+    error = np.hypot(quantile_errors(b), np.sqrt(levels * (1 - levels) / len(a)) * slope)
+    return np.maximum(np.abs(np.quantile(a, LEVELS, axis=0) - at) / width - 2 * error, 0)
+
+
+def _quantiles(rows: Float[np.ndarray, "n c"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Quantiles, their slopes in interquartile ranges, and these ranges."""
     levels = np.array(LEVELS)
-    sides = np.quantile(b, np.r_[levels - 0.03, levels + 0.03, 0.25, 0.75], axis=0)
-    width = np.maximum(sides[-1] - sides[-2], 1e-300 + 1e-13 * np.abs(sides[-1]))
-    per_level = (sides[len(levels) : -2] - sides[: len(levels)]) / 0.06 / width
-    return float((np.sqrt(levels * (1 - levels) / effective)[:, None] * per_level).max())
+    found = np.quantile(rows, np.r_[levels, levels - _NEAR, levels + _NEAR], axis=0)
+    at, below, above = np.split(found, 3)
+    width = np.maximum(at[3] - at[1], 1e-300 + 1e-13 * np.abs(at[2]))
+    return at, (above - below) / (2 * _NEAR) / width, width
 
 
 def dependence_gap(

@@ -1,5 +1,6 @@
 """The region of the mass, found by chains that run until they agree."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,11 @@ _SHARE = 0.4
 _GROWS, _DRIFTING, _FAR = np.log(1.2), 5, np.log(10.0)
 _MOST = 40
 _PRECISE = 0.02
-_LONGEST = 40
+_LONGEST = 12
+# The chains go on until quantiles are known better than they must be, since the judge looks anew.
+_AIM = 0.7
+
+Columns = Callable[[np.ndarray], np.ndarray]
 
 
 class Region(NamedTuple):
@@ -115,26 +120,39 @@ def lengthen(
     found: Region,
     budget: Budget,
     walls: Walls | None,
-    share: float = _SHARE,
-    longest: int = _LONGEST,
+    columns: Columns,
 ) -> Region:
-    """Go on in the same coordinates until means are known to a fiftieth of a deviation."""
+    """Go on in the same coordinates until means and quantiles are known well enough.
+
+    Args:
+        chains: that go on.
+        found: what they have come to.
+        budget: of the fit.
+        walls: of the support.
+        columns: from draws to all the numbers that a user sees.
+    """
     u, _ = chains.coordinates.whiten(found.z.reshape(-1, found.z.shape[-1]))
-    traces = [u.reshape(found.z.shape)]
-    agreed = found.agreement
-    while not precise(agreed, traces, chains) and budget.share < share and len(traces) < longest:
-        more = len(traces[0])
-        traces.append(chains.run(more, every(chains.coordinates.dim, more), adapt=False))
-        agreed = agreement(np.concatenate(traces))
-    trace = np.concatenate(traces)
-    return refitted(Region(chains.colour(trace).reshape(trace.shape), found.coordinates, agreed), walls)
+    trace, agreed, most = u.reshape(found.z.shape), found.agreement, _LONGEST * len(found.z)
+    while not precise(chains.traced(trace), agreed, columns) and budget.share < _SHARE:
+        if len(trace) >= most:
+            break
+        more = max(len(found.z), len(trace) // 3)
+        new = chains.run(more, every(chains.coordinates.dim, more), adapt=False)
+        trace = np.concatenate([trace, new])
+        agreed = agreement(trace)
+    return refitted(Region(chains.traced(trace), found.coordinates, agreed), walls)
 
 
-def precise(agreed: Agreement, traces: list[np.ndarray], chains: Chains) -> bool:
+def precise(z: Float[np.ndarray, "t m d"], agreed: Agreement, columns: Columns) -> bool:
     """Whether means and quantiles are known well enough to judge a student by."""
-    z = chains.colour(traces[-1])
-    error = judge.imprecision(z, float(np.quantile(agreed.effective, 0.1)))
-    return agreed.error < _PRECISE and error < 0.8 * judge.PRECISION
+    return agreed.error < _PRECISE and quantile_error(z, columns) < _AIM * judge.PRECISION
+
+
+def quantile_error(z: Float[np.ndarray, "t m d"], columns: Columns) -> float:
+    """Largest standard error of a quantile of a number that a user sees."""
+    kept = judge.thinned(z)
+    values = columns(kept.reshape(-1, z.shape[-1]))
+    return float(judge.quantile_errors(values.reshape(*kept.shape[:2], -1)).max())
 
 
 def refitted(found: Region, walls: Walls | None) -> Region:

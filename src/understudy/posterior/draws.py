@@ -139,7 +139,7 @@ def _name_rows(target: Target, z: Float[Array, "n d"]) -> dict[str, Array]:
 def columns(target: Target, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n c"]:
     """All numbers of the named sites of draws that are not constant, as columns in double precision."""
     with double_precision():
-        sites = in_blocks(partial(_name_rows, in_double(target)), z, 1024)
+        sites = in_blocks(partial(_name_rows, in_double(target)), z)
     values = [np.reshape(value, (len(z), -1)) for value in sites.values()]
     table = np.concatenate([v.astype(float) for v in values if v.dtype.kind in "fiub"], 1)
     return table[:, np.ptp(table, axis=0) > 0]

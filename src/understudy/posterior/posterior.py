@@ -322,11 +322,18 @@ class Posterior(eqx.Module):
     ) -> BreakEven:
         """From how many effective draws on the fit pays against NUTS on the same target.
 
+        Only a student whose own draws can be used is compared.
+
         Args:
             nuts: what NUTS costs; None runs NumPyro's NUTS for a moment from the student's draws.
             key: random key; None makes one of the seed.
             chains: of NUTS, side by side.
         """
+        if self.verdict is not None and not self.verdict.trusted:
+            raise IngredientError(
+                "break_even compares draws that can be used as they are, and this student is not "
+                "trusted; its finished draws cost transitions of a chain."
+            )
         key = self._key(key)
         if nuts is None:
             start = self.draws(key, whole("chains", chains), finish=False)
@@ -350,7 +357,7 @@ class Posterior(eqx.Module):
         if trust is not None:
             instance("trust", Trust, "result.check()", trust)
         trust = trust or self.check()
-        even = self.break_even(nuts)
+        even = self.break_even(nuts) if self.verdict is None or self.verdict.trusted else None
         drawn = self.sample(self._key(None), CHUNK)
         latents = [
             site.name for site in (self.target.sites if isinstance(self.target, HasSites) else ())

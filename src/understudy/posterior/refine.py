@@ -4,16 +4,18 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from understudy.core import IngredientError, Key, Student, Target, Teacher, bind
+from understudy.core import Key, Student, Target, Teacher
 from understudy.numerics import row_blocks
 from understudy.posterior.draws import named_rows
+from understudy.teachers.turns import turn
 
 CHAINS = 1024
 SUPERCHAINS = 32
+# Above these a run has not converged.
+_FORGOTTEN, _STILL, _LOST = 1.1, 0.05, 0.05
 
 
 class Refined(NamedTuple):
@@ -23,8 +25,11 @@ class Refined(NamedTuple):
         draws: named sites, one row for each chain: its last state.
         z: the same as flat vectors.
         r_hat: nested R-hat of every entry of every site, near 1 where chains that started at one draw
-            of the student have forgotten it.
-        ess: effective draws among all states of 1,024 chains, bulk, by site.
+            of the student have forgotten it; not a number where an entry is constant.
+        drift: how far the mean of every entry moved in the second half of the steps, beyond chance, in
+            deviations; not a number where an entry is constant.
+        ess: effective draws among all states of 1,024 chains, by how far the chains' means differ; not
+            a number where an entry is constant.
         acceptance: of the teacher's moves; not a number where there is no accept test.
         lost: share of the draws that started where the log density is not finite.
     """
@@ -32,17 +37,34 @@ class Refined(NamedTuple):
     draws: dict[str, np.ndarray]
     z: Float[np.ndarray, "n d"]
     r_hat: dict[str, np.ndarray]
+    drift: dict[str, np.ndarray]
     ess: dict[str, np.ndarray]
     acceptance: float
     lost: float
 
+    @property
+    def converged(self) -> bool:
+        """Whether the chains forgot where they began and no longer drift."""
+        return _worst(self.r_hat) < _FORGOTTEN and _worst(self.drift) < _STILL and self.lost < _LOST
+
     def __str__(self) -> str:
-        worst = max(float(np.max(value)) for value in self.r_hat.values())
-        least = min(float(np.min(value)) for value in self.ess.values())
-        return (
+        figures = (
             f"{len(self.z):,} draws, acceptance {self.acceptance:.2f}, largest nested R-hat "
-            f"{worst:.3f}, least ESS {least:,.0f}"
+            f"{_worst(self.r_hat):.3f}, largest drift {_worst(self.drift):.3f} sd"
         )
+        if not self.converged:
+            return f"not converged: {figures}; take more steps, or fit with a larger budget"
+        least = min(float(np.nanmin(value)) for value in self.ess.values() if not _constant(value))
+        return f"{figures}, least ESS {least:,.0f}"
+
+
+def _worst(figures: dict[str, np.ndarray]) -> float:
+    """The largest of all entries that are not constant."""
+    return max((float(np.nanmax(v)) for v in figures.values() if not _constant(v)), default=0.0)
+
+
+def _constant(figures: np.ndarray) -> bool:
+    return bool(np.isnan(figures).all())
 
 
 def refine(
@@ -72,9 +94,13 @@ def refine(
     ]
     end = np.concatenate([run.trace[-1] for run in runs[1:]])[:n]
     lost = np.concatenate([run.lost for run in runs[1:]])[:n].mean()
-    r_hat, ess = _diagnostics(target, runs[0].trace, runs[1].trace)
+    nested, free = (_traced(target, run.trace) for run in runs[:2])
+    figures = {
+        name: jax.tree.map(figure, nested if name == "r_hat" else free)
+        for name, figure in (("r_hat", _nested_r_hat), ("drift", _drift), ("ess", _effective))
+    }
     acceptance = float(np.mean([run.acceptance for run in runs[1:]]))
-    return Refined(named_rows(target, end), end, r_hat, ess, acceptance, float(lost))
+    return Refined(named_rows(target, end), end, **figures, acceptance=acceptance, lost=float(lost))
 
 
 def finished(
@@ -120,33 +146,39 @@ def run_chains(
     """Call a teacher ``steps`` times for every draw."""
 
     def step(z, key):
-        out = teacher.improve(key, target.log_density, z, bind(student, None))
-        if out.log_weights is not None:
-            raise IngredientError(
-                "refine needs a teacher that leaves the target invariant, such as hmc(0.1); this one "
-                "returns weighted draws. Leave teacher out to have one made."
-            )
-        z = jnp.where(out.finite[:, None], out.z, z)
-        rates = [jnp.nan_to_num(rate).mean() for rate in jax.tree.leaves(out.acceptance)]
-        return z, (z, out.finite, rates[0] if rates else jnp.asarray(jnp.nan))
+        made = turn(key, teacher, target, student, z)
+        return made.z, (made.z, made.finite, made.acceptance)
 
     _, (trace, finite, rates) = jax.lax.scan(step, z, jax.random.split(key, steps))
     return Run(trace, ~finite[0], rates.mean())
 
 
-def _diagnostics(
-    target: Target, nested: np.ndarray, free: np.ndarray
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def _nested_r_hat(values: Float[np.ndarray, "c t ..."]) -> np.ndarray:
     from arviz_stats.base import array_stats
 
     groups = np.repeat(np.arange(SUPERCHAINS), CHAINS // SUPERCHAINS)
-    late = max(min(len(nested) // 2, len(nested) - 4), 0)
-    r_hat = {
-        name: _each(lambda v: array_stats.rhat_nested(v, superchain_ids=groups), value)
-        for name, value in _traced(target, nested[late:]).items()
-    }
-    ess = {name: _each(array_stats.ess, value) for name, value in _traced(target, free).items()}
-    return r_hat, ess
+    late = max(min(values.shape[1] // 2, values.shape[1] - 4), 0)
+    return _each(lambda v: array_stats.rhat_nested(v[:, late:], superchain_ids=groups), values)
+
+
+def _drift(values: Float[np.ndarray, "c t ..."]) -> np.ndarray:
+    """How far the mean moves from the middle of the run to its end, beyond three standard errors."""
+
+    def figure(v: np.ndarray) -> float:
+        moved = v[:, -1] - v[:, v.shape[1] // 2]
+        beyond = np.abs(moved.mean()) - 3 * moved.std() / np.sqrt(len(v))
+        return max(float(beyond), 0.0) / float(v.std())
+
+    return _each(figure, values)
+
+
+def _effective(values: Float[np.ndarray, "c t ..."]) -> np.ndarray:
+    """Independent chains: their means vary as those of that many draws do."""
+
+    def figure(v: np.ndarray) -> float:
+        return min(len(v) * float(v.var()) / max(float(v.mean(1).var()), 1e-300), float(v.size))
+
+    return _each(figure, values)
 
 
 def _traced(target: Target, trace: Float[np.ndarray, "t c d"]) -> dict[str, np.ndarray]:
@@ -159,4 +191,5 @@ def _traced(target: Target, trace: Float[np.ndarray, "t c d"]) -> dict[str, np.n
 def _each(figure: Any, values: np.ndarray) -> np.ndarray:
     chains, steps, *shape = values.shape
     columns = np.moveaxis(values.reshape(chains, steps, -1), -1, 0)
-    return np.array([float(figure(column)) for column in columns]).reshape(shape)
+    figures = [float(figure(v)) if np.ptp(v) > 0 else np.nan for v in columns]
+    return np.array(figures).reshape(shape)

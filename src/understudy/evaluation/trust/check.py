@@ -26,6 +26,7 @@ from understudy.evaluation.trust.moves import (
     moved,
     propose,
 )
+from understudy.evaluation.trust.scales import scale_check
 from understudy.evaluation.trust.seeds import disagreement
 from understudy.evaluation.trust.weights import importance
 
@@ -50,9 +51,9 @@ def check(
     """Test a student against its target in several ways that see different faults.
 
     The teacher's moves leave the target as it is, so draws that they change were wrong (teacher gap,
-    drift, classifier); weights compare densities (importance weights); climbs from far away look for
-    what the student never visits (modes). Calling it again with other numbers of the same shapes
-    compiles nothing.
+    drift, classifier); weights compare densities (importance weights); draws pulled together and apart
+    look for mass at other scales, climbs from far away for what the student never visits (modes).
+    Calling it again with other numbers of the same shapes compiles nothing.
 
     Args:
         key: random key.
@@ -106,6 +107,7 @@ def _tests(
     if draws.log_q is not None:
         found.append(importance(draws, level))
     found.append(classifier(int(jax.random.bits(keys[1])), draws, level))
+    found.append(scale_check(claim, draws, n, level))
     found.append(mode_check(keys[2], claim, draws, n, names))
     return found
 
