@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "understudy"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-BASE = {"core", "checks", "numerics", "coordinates", "networks", "surroundings", "display"}
+BASE = {"core", "checks", "numerics", "coordinates", "networks", "surroundings", "display", "progress"}
 INGREDIENTS = {"targets", "students", "teachers", "feedbacks"}
 TRAINING = BASE | {"batches", "files", "training"}
 LIBRARY = TRAINING | INGREDIENTS | {"methods", "fitting", "posterior", "evaluation", "report", "data"}
@@ -20,6 +20,7 @@ ALLOWED = {
     "core": set(),
     "surroundings": set(),
     "display": set(),
+    "progress": set(),
     "checks": {"core"},
     "numerics": {"core", "checks"},
     "coordinates": {"core", "checks", "numerics"},

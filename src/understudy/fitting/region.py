@@ -96,6 +96,7 @@ def settle(chains: Chains, walls: Walls | None, budget: Budget) -> Region:
         chains.pace(chains.step_size)
         trace = chains.run(int(updates), every(chains.coordinates.dim, int(updates)))
         found = agreement(trace)
+        chains.seen["R-hat"] = found.r_hat
         z = chains.colour(trace)
         fitted = fit_coordinates(z, walls, float(np.median(found.effective)))
         scales = [*scales, fitted.margins[1]]
@@ -126,6 +127,7 @@ def lengthen(
         more = len(traces[0])
         traces.append(chains.run(more, every(chains.coordinates.dim, more), adapt=False))
         agreed = agreement(np.concatenate(traces))
+        chains.seen["R-hat"] = agreed.r_hat
     trace = np.concatenate(traces)
     return refitted(Region(chains.colour(trace).reshape(trace.shape), found.coordinates, agreed), walls)
 

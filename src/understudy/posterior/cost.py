@@ -74,7 +74,7 @@ def speed(sample: Callable[[Key, int], Any], n: int) -> float:
 def measure_nuts(
     key: Key,
     target: Target,
-    start: Float[Array, "chains d"],
+    start: Float[Array, "chains d"] | Float[np.ndarray, "chains d"],
     warmup: int = 500,
     draws: int = 500,
 ) -> NutsCost:
