@@ -23,6 +23,7 @@ from understudy.students import Gated
 from understudy.teachers import Compose, TemperedTransition, mala
 import jax
 target = understudy.LogDensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
+understudy.train
 student = Gated(jax.random.key(0), dim=2, branches=4)
 print("BEGIN", flush=True)
 teacher = Compose(TemperedTransition(), mala(0.2, steps=5))

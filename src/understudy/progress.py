@@ -40,7 +40,6 @@ class Progress:
         title: what is going on at first, "compiling" say.
         unit: of the total, "updates" say; none shows a share of it.
         figures: called whenever the line is drawn, for what stands at its end.
-        done: of the total, at the beginning.
     """
 
     def __init__(
@@ -50,7 +49,6 @@ class Progress:
         title: str = "",
         unit: str = "",
         figures: Figures | None = None,
-        done: float | int = 0,
     ):
         self.drawn = show is not False and is_watched()
         self.said = bool(show) and not self.drawn
@@ -59,7 +57,6 @@ class Progress:
         if self.drawn:
             self._bar = _bar(
                 total=total,
-                initial=done,
                 desc=title,
                 leave=False,
                 bar_format=_layout(total, unit),

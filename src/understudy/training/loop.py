@@ -163,28 +163,28 @@ def train(
         (5, 2)
     """
     border.check_run(updates, chunk, folder, checkpoint_seconds, callbacks)
-    learner = Learner(
-        feedback,
-        particles=particles,
-        optimiser=optimiser,
-        critic_optimiser=critic_optimiser,
-        model_optimiser=model_optimiser,
-        model_every=model_every,
-        average=average,
-        proposer=proposer,
-        pairing=pairing,
-        refresh=refresh,
-        replay=replay,
-        guard=guard,
-    )
-    training = Training(learner, target, student, teacher, data, batch_size, seed=seed, repeats=repeats)
-    recorder = Recorder(folder, checkpoint_seconds, seed)
-    with recorder.locked():
-        state = recorder.start((learner, training.conditions), training.state, resume)
-        bar = ProgressBar(_step(state), updates, progress)
-        hooks = [watch, recorder, bar, *callbacks]
-        with contextlib.closing(bar):
-            return training.run(state, updates, chunk, hooks, recorder)
+    with contextlib.closing(ProgressBar(updates, progress)) as bar:
+        learner = Learner(
+            feedback,
+            particles=particles,
+            optimiser=optimiser,
+            critic_optimiser=critic_optimiser,
+            model_optimiser=model_optimiser,
+            model_every=model_every,
+            average=average,
+            proposer=proposer,
+            pairing=pairing,
+            refresh=refresh,
+            replay=replay,
+            guard=guard,
+        )
+        parts = learner, target, student, teacher, data, batch_size
+        training = Training(*parts, seed=seed, repeats=repeats)
+        recorder = Recorder(folder, checkpoint_seconds, seed)
+        with recorder.locked():
+            state = recorder.start((learner, training.conditions), training.state, resume)
+            bar.go_on_from(_step(state))
+            return training.run(state, updates, chunk, [watch, recorder, bar, *callbacks], recorder)
 
 
 class Training:

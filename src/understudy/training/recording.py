@@ -145,10 +145,14 @@ class Recorder:
 class ProgressBar:
     """The live line of a training: loss, acceptance, move and time left; compiling shown as such."""
 
-    def __init__(self, done: int, updates: int, show: bool | None):
+    def __init__(self, updates: int, show: bool | None):
         self._shown: dict[str, str] = {}
-        self._line = Progress(updates, show, "compiling", "updates", lambda: self._shown, done)
+        self._line = Progress(updates, show, "compiling", "updates", lambda: self._shown)
         self._compiling = True
+
+    def go_on_from(self, done: int) -> None:
+        """So many updates were made before."""
+        self._line.to(done)
 
     def __call__(self, chunk: Chunk) -> None:
         """Advance to the chunk's step; the clock starts after compilation."""
