@@ -238,5 +238,5 @@ def filled(text: str, results: Path) -> str:
 
 def fill_documents(root: Path = Path()) -> None:
     """Fill the tables of the README and of all pages in ``docs``."""
-    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+    for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         files.replace_file(page, [filled(page.read_text(), root / "results").encode()])

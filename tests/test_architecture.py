@@ -12,13 +12,15 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "understudy"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-BASE = {"core", "checks", "numerics", "coordinates", "networks", "surroundings"}
+BASE = {"core", "checks", "numerics", "coordinates", "networks", "surroundings", "display", "progress"}
 INGREDIENTS = {"targets", "students", "teachers", "feedbacks"}
 TRAINING = BASE | {"batches", "files", "training"}
 LIBRARY = TRAINING | INGREDIENTS | {"methods", "fitting", "posterior", "evaluation", "report", "data"}
 ALLOWED = {
     "core": set(),
     "surroundings": set(),
+    "display": set(),
+    "progress": set(),
     "checks": {"core"},
     "numerics": {"core", "checks"},
     "coordinates": {"core", "checks", "numerics"},

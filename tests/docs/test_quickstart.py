@@ -12,7 +12,7 @@ import understudy
 from understudy.fitting import fit
 from understudy.posterior import cost
 
-PAGE = (Path(__file__).parents[2] / "docs" / "quickstart.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "quickstart" / "posterior.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 BLOCK_IMPORTS = """

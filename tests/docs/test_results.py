@@ -9,11 +9,11 @@ from experiments.tables import filled
 from understudy import files
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ROWS = sorted((ROOT / "results").rglob("*.jsonl"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_tables_are_what_the_rows_say(page):
     assert filled(page.read_text(), ROOT / "results") == page.read_text(), "run make tables"
 

@@ -10,8 +10,9 @@ import xarray
 
 from tests.site_names import NAMES
 from understudy.core import IngredientError
+from understudy.display import entries
 from understudy.posterior.naming import renamed, writable
-from understudy.posterior.writing import columns, write_draws
+from understudy.posterior.writing import write_draws
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def test_names_come_back_from_csv(tmp_path, draws):
     assert written(tmp_path / "draws.csv", draws) == ""
     text = (tmp_path / "draws.csv").read_bytes().decode()
     header, *rows = csv.reader(io.StringIO(text, newline=""))
-    assert header == [writable(name) for name in columns(draws)]
+    assert header == [writable(name) for name in entries(draws)]
     wanted = np.column_stack([*(draws[name] for name in NAMES), draws["x"].reshape(7, -1)])
     np.testing.assert_allclose(np.array(rows, float), wanted, rtol=1e-6)
 
@@ -77,7 +78,7 @@ def test_plain_names_stay_and_all_are_distinct():
 
 
 def test_entries_with_the_name_of_a_site_stay_apart():
-    made = columns({"a": np.zeros((3, 2)), "a[0]": np.ones(3)})
+    made = entries({"a": np.zeros((3, 2)), "a[0]": np.ones(3)})
     assert list(made) == ["a[0]", "a[1]", "a[0]'"]
     assert made["a[0]'"].sum() == 3
 

@@ -18,7 +18,7 @@ from understudy.report import (
     write_report,
 )
 from understudy.report.figures import blank_panels, picture_bytes, plain_text
-from understudy.report.page import show
+from understudy.report.page import POLICY, show
 from understudy.targets import LogDensity, eight_gaussians, two_gaussians
 
 
@@ -71,7 +71,8 @@ def test_the_page_is_self_contained(run):
     page = Page(text)
     assert "://" not in text
     [policy] = [found["content"] for tag, found in page.tags if found.get("http-equiv")]
-    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    assert policy == POLICY
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src")
     assert "url(" not in text
     assert not {"script", "link", "iframe", "a", "b>run"} & {tag for tag, _ in page.tags}
     images = [attributes for tag, attributes in page.tags if tag == "img"]

@@ -122,9 +122,12 @@ def run_with_settings(
     settings = read_settings(given, module.Settings)
     from understudy import files
     from understudy.cli.runs import make_writable
+    from understudy.progress import working
 
     make_writable(given.out)
-    figures = module.run(settings, given.out, progress=False if given.quiet else None)
+    progress = False if given.quiet else None
+    with working(prog, progress):
+        figures = module.run(settings, given.out, progress=progress)
     files.last_line(figures)
     return settings, given.out, figures
 

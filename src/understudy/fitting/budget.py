@@ -31,6 +31,14 @@ class Budget:
         return cls(seconds if budget is None else float(budget))
 
     @property
+    def left(self) -> str:
+        """What is left of it, in words."""
+        if math.isinf(self.seconds):
+            return f"for {max(self.gradients - self.count(), 0):,.0f} more"
+        left = max(self.seconds - (time.perf_counter() - self.started), 0)
+        return f"at most {left // 60:.0f}:{left % 60:02.0f} left" if left else "is up"
+
+    @property
     def share(self) -> float:
         """How much of it is spent, one where nothing is left."""
         elapsed = time.perf_counter() - self.started

@@ -28,6 +28,9 @@ class Chains:
     Args:
         evaluate: the target's log density and gradient.
         seed: of everything random.
+
+    Attributes:
+        seen: figures of the newest look at them, for whoever watches.
     """
 
     def __init__(self, evaluate: Evaluations, seed: int):
@@ -37,6 +40,7 @@ class Chains:
         self.step_size, self.leapfrogs, self.acceptance = 0.1, 8, 0.0
         self.rates = np.full(CHAINS, _ACCEPTANCE)
         self.u = np.zeros((CHAINS, evaluate.dim))
+        self.seen: dict[str, float] = {}
         self._at: tuple[np.ndarray, np.ndarray] | None = None
 
     @property

@@ -7,7 +7,6 @@ along. Where chains sit in modes that they do not leave, a mixture offers them d
 """
 
 import dataclasses
-import sys
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +32,7 @@ from understudy.fitting.walls import find_walls
 from understudy.posterior import Posterior, Stage
 from understudy.posterior.draws import columns, keep_programs
 from understudy.posterior.verdict import Verdict
+from understudy.progress import Progress
 from understudy.surroundings import own_settings
 from understudy.teachers import hmc
 from understudy.teachers.coordinated import InCoordinates
@@ -67,7 +67,8 @@ def fit(
         seeds: fits from different seeds, one after the other; the best is kept, and ``check`` reports
             how they disagree.
         flows: whether flows may be tried where a Gaussian copula does not do.
-        verbose: print a line a stage; None prints in a terminal only.
+        verbose: show what is going on: a live line in a terminal or notebook, a line a stage elsewhere;
+            None shows the live line only.
         cache: keep compiled programs in the user's cache folder, unless JAX was given another.
         folder: where every finished stage is kept, so that a fit that was cut off can go on.
         resume: begin with the newest stage kept in ``folder``.
@@ -81,8 +82,8 @@ def fit(
         >>> understudy.fit(target, verbose=False).sample(0, 1000)["z"].shape
         (1000, 2)
     """
-    _check(target, budget, seed, seeds)
-    shown = sys.stderr.isatty() if verbose is None else verbose
+    with Progress(1.0, verbose, "looking at the target"):
+        _check(target, budget, seed, seeds)
     if cache:
         keep_programs()
     if seeds > 1:
@@ -94,8 +95,9 @@ def fit(
         return eqx.tree_at(
             lambda p: p.repeats, first, tuple(one.student for one in others), is_leaf=_nothing
         )
-    with own_settings(), _Kept(folder, resume) as kept:
-        return _Fitting(target, Budget.of(budget, _SECONDS), seed, flows, shown, kept).run()
+    spent = Budget.of(budget, _SECONDS)
+    with own_settings(), _Kept(folder, resume) as kept, Progress(1.0, verbose, "compiling") as line:
+        return _Fitting(target, spent, seed, flows, line, kept).run()
 
 
 def _nothing(value: Any) -> bool:
@@ -153,9 +155,11 @@ class _Kept:
 class _Fitting:
     """One fit: its parts, and how the stages follow each other."""
 
-    def __init__(self, target: Target, budget: Budget, seed: int, flows: bool, shown: bool, kept: _Kept):
+    def __init__(
+        self, target: Target, budget: Budget, seed: int, flows: bool, line: Progress, kept: _Kept
+    ):
         self.target, self.budget, self.seed = target, budget, seed
-        self.flows, self.shown, self.kept = flows, shown, kept
+        self.flows, self.line, self.kept = flows, line, kept
         self.stages: list[Stage] = []
         self.found: _Found | None = None
         self._last, self._spent = time.perf_counter(), 0
@@ -177,9 +181,12 @@ class _Fitting:
         self.budget.count = lambda: self.evaluate.count
         self.note("compile", "the log density and its gradient", compiling=True)
         self.chains = Chains(self.evaluate, self.seed)
+        self.line.figures = self.figures
         self.begin()
+        self.line.stage("chains settle", 0.3)
         found = region.settle(self.chains, self.walls, self.budget)
         self.note("settle", f"nested R-hat {found.agreement.r_hat:.3f}")
+        self.line.stage("chains go on", 0.5)
         apart = None
         if not found.agreement.settled:
             apart = spread(self.chains, found, self.walls, self.budget, self.seed)
@@ -212,8 +219,10 @@ class _Fitting:
             region.go_on(self.chains, earlier, self.walls)
             self.note("resume", f"{len(earlier):,} draws of an earlier fit")
             return
+        self.line.stage("looking for starts", 0.1)
         starts = find_starts(self.evaluate, self.target, self.seed, walls=self.walls)
         self.note("starts", f"{starts.paths} paths" + (", walls" if self.walls else ""))
+        self.line.stage("chains warm up", 0.2)
         region.begin(self.chains, starts, self.walls)
         region.warm_up(self.chains, self.walls, canyons=len(starts.early) > 0)
         self.note("warm-up", f"step {self.chains.step_size:.2f}")
@@ -222,6 +231,7 @@ class _Fitting:
 
     def teach(self, found: Region) -> None:
         """Flows that learn from the chains and help them along."""
+        self.line.stage("flows learn", 0.7)
         learning = Learning(self.target.dim, self.seed)
         better = improve(self.chains, found, learning, self.walls, self.budget, self.columns, self.seed)
         note = f"{better.candidate.name}, acceptance {better.acceptance:.2f}"
@@ -268,9 +278,13 @@ class _Fitting:
             record=self.record(),
             double=self.evaluate.double,
         )
-        if self.shown:
-            print(verdict.sentence, file=sys.stderr)
+        self.line.close(verdict.sentence)
         return result
+
+    def figures(self) -> dict[str, str]:
+        """What the live line shows: gradients, agreement of the chains, held-out log q, time left."""
+        seen = {name: f"{value:.4g}" for name, value in tuple(self.chains.seen.items())}
+        return {"gradients": f"{self.evaluate.count:,}", **seen, "time": self.budget.left}
 
     def note(
         self, name: str, note: str, acceptance: float = float("nan"), compiling: bool = False
@@ -281,8 +295,7 @@ class _Fitting:
         seconds = (0.0, took) if compiling else (took, 0.0)
         self.stages.append(Stage(name, note, *seconds, spent - self._spent, acceptance))
         self._last, self._spent = now, spent
-        if self.shown:
-            print(f"{name}: {note}; {took:.1f} s", file=sys.stderr)
+        self.line.say(f"{name}: {note}; {took:.1f} s")
 
 
 def _check(target: Any, budget: Any, seed: Any, seeds: Any) -> None:

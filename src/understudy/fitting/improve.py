@@ -179,6 +179,7 @@ def improve(
             seen, held = _split(np.concatenate(traces[-4:]))
             learner.learn(seen, held, _UPDATES, _RATE, _RATE / 3)
             score, before = (float(one.log_prob(held).mean()) for one in (learner.candidate, best))
+            chains.seen |= {"R-hat": agreed.r_hat, "held-out log q": max(score, before)}
             stalled = 0 if score > before + _GAIN else stalled + 1
             best = learner.candidate if score > before else best
         told = i > 1 and stalled and agreed.settled and precise(z, agreed, columns)

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.stats import norm
 
 from understudy.fitting.chains import Agreement, Chains
-from understudy.posterior.verdict import Figure, Verdict
+from understudy.posterior.verdict import CHAIN_ERROR, Figure, Verdict
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 # What a quantile may be off, in interquartile ranges, and a mean, in deviations.
@@ -91,7 +91,7 @@ def chain_figures(found: Agreement) -> list[Figure]:
         Figure("nested R-hat", found.r_hat, 1.1, "chains"),
         Figure("groups of chains apart", found.excess, 0.1, "chains"),
         Figure("drift of the chains", found.drift, 0.1, "chains"),
-        Figure("error of the chains", found.error, 0.06, "precision"),
+        Figure(CHAIN_ERROR, found.error, 0.06, "precision"),
     ]
 
 

@@ -101,6 +101,7 @@ def settle(chains: Chains, walls: Walls | None, budget: Budget) -> Region:
         chains.pace(chains.step_size)
         trace = chains.run(int(updates), every(chains.coordinates.dim, int(updates)))
         found = agreement(trace)
+        chains.seen["R-hat"] = found.r_hat
         z = chains.colour(trace)
         fitted = fit_coordinates(z, walls, float(np.median(found.effective)))
         scales = [*scales, fitted.margins[1]]
@@ -140,6 +141,7 @@ def lengthen(
         new = chains.run(more, every(chains.coordinates.dim, more), adapt=False)
         trace = np.concatenate([trace, new])
         agreed = agreement(trace)
+        chains.seen["R-hat"] = agreed.r_hat
     return refitted(Region(chains.traced(trace), found.coordinates, agreed), walls)
 
 

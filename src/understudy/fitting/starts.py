@@ -17,7 +17,7 @@ from jaxtyping import Float
 from understudy.coordinates import Walls, plain_coordinates
 from understudy.core import IngredientError, Target
 from understudy.fitting.evaluations import Evaluations
-from understudy.fitting.prior import prior_draws
+from understudy.posterior.prior import prior_draws
 
 Evaluate = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 

@@ -19,10 +19,12 @@ class NutsCost(NamedTuple):
     Attributes:
         warmup_seconds: before its first draw that counts.
         effective_per_second: effective draws per second after that, of the slowest coordinate.
+        draws: what it drew, flat and unconstrained; None where they were not kept.
     """
 
     warmup_seconds: float
     effective_per_second: float
+    draws: np.ndarray | None = None
 
 
 class BreakEven(NamedTuple):
@@ -72,7 +74,7 @@ def speed(sample: Callable[[Key, int], Any], n: int) -> float:
 def measure_nuts(
     key: Key,
     target: Target,
-    start: Float[Array, "chains d"],
+    start: Float[Array, "chains d"] | Float[np.ndarray, "chains d"],
     warmup: int = 500,
     draws: int = 500,
 ) -> NutsCost:
@@ -100,4 +102,5 @@ def measure_nuts(
     z = np.asarray(chains.get_samples(group_by_chain=True))
     seconds = time.perf_counter() - started
     least = min(float(np.asarray(array_stats.ess(z[..., i]))) for i in range(z.shape[-1]))
-    return NutsCost(seconds * warmup / draws, max(least, 1.0) / seconds)
+    rate = max(least, 1.0) / seconds
+    return NutsCost(seconds * warmup / draws, rate, z.reshape(-1, z.shape[-1]))

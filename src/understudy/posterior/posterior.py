@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -14,7 +14,8 @@ from jaxtyping import Float
 
 from understudy import files
 from understudy.checks import instance, one_of, random_key, whole
-from understudy.core import ExplicitStudent, HasSites, IngredientError, Key, Student, Target, Teacher
+from understudy.core import ExplicitStudent, IngredientError, Key, Student, Target, Teacher
+from understudy.display import entries, varying
 from understudy.evaluation.trust.calibration import Simulate
 from understudy.evaluation.trust.check import Trust, default_teacher
 from understudy.evaluation.trust.check import check as trust_check
@@ -25,11 +26,25 @@ from understudy.posterior import arviz, cost
 from understudy.posterior.cost import BreakEven, NutsCost
 from understudy.posterior.draws import CHUNK, flat, named, named_rows
 from understudy.posterior.export import checked_platforms, make_program
+from understudy.posterior.prior import prior_draws
 from understudy.posterior.refine import SUPERCHAINS, Refined, finished, refine
 from understudy.posterior.resample import Resampled, importance_resample, independence_resample
 from understudy.posterior.storing import StoredTarget, stored
+from understudy.posterior.summary import (
+    coordinate_names,
+    draws_to_look_at,
+    explained,
+    latents_first,
+    summary,
+)
 from understudy.posterior.verdict import Verdict
+from understudy.report.draws import marginals, pairs, predictions
+from understudy.report.figures import Picture
+from understudy.report.findings import trust_picture
 from understudy.surroundings import in_double, in_own_precision
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Stage(eqx.Module):
@@ -329,16 +344,22 @@ class Posterior(eqx.Module):
             key: random key; None makes one of the seed.
             chains: of NUTS, side by side.
         """
-        if self.verdict is not None and not self.verdict.trusted:
+        if not self._own_draws_stand:
             raise IngredientError(
                 "break_even compares draws that can be used as they are, and this student is not "
                 "trusted; its finished draws cost transitions of a chain."
             )
-        key = self._key(key)
-        if nuts is None:
-            start = self.draws(key, whole("chains", chains), finish=False)
-            nuts = cost.measure_nuts(key, self._target(), start)
+        nuts = nuts or self._nuts(self._key(key), whole("chains", chains))
         return cost.break_even(self.seconds, self.draws_per_second(), nuts)
+
+    @property
+    def _own_draws_stand(self) -> bool:
+        """Whether nothing speaks against the student's own draws."""
+        return self.verdict is None or self.verdict.trusted
+
+    def _nuts(self, key: Key, chains: int = 4) -> NutsCost:
+        """What NUTS costs, from the student's draws on."""
+        return cost.measure_nuts(key, self._target(), self.draws(key, chains, finish=False))
 
     @in_own_precision
     def report(self, path: str | Path, trust: Trust | None = None, nuts: NutsCost | None = None) -> Path:
@@ -349,7 +370,6 @@ class Posterior(eqx.Module):
             trust: what :meth:`check` gave; None checks now.
             nuts: what NUTS costs; None measures it now.
         """
-        from understudy.posterior.writing import columns
         from understudy.report.posterior import write_posterior_report
 
         self._target()
@@ -357,13 +377,94 @@ class Posterior(eqx.Module):
         if trust is not None:
             instance("trust", Trust, "result.check()", trust)
         trust = trust or self.check()
-        even = self.break_even(nuts) if self.verdict is None or self.verdict.trusted else None
-        drawn = self.sample(self._key(None), CHUNK)
-        latents = [
-            site.name for site in (self.target.sites if isinstance(self.target, HasSites) else ())
-        ]
-        draws = {name: drawn[name] for name in [*latents, *drawn] if name in drawn}
-        return write_posterior_report(path, self, trust, even, columns(draws))
+        nuts = nuts or self._nuts(self._key(None))
+        even = self.break_even(nuts) if self._own_draws_stand else None
+        drawn = latents_first(self.target, self.sample(self._key(None), CHUNK))
+        others = self._others({"NUTS": nuts.draws, "prior": self._prior()})
+        shown = varying(entries(drawn)), others, coordinate_names(self.target)
+        return write_posterior_report(path, self, trust, even, *shown)
+
+    @in_own_precision
+    def summary(self, key: Key | int | None = None, n: int = 4096) -> "pandas.DataFrame":
+        """A table of every number that varies: mean, sd, quantiles, Monte Carlo standard error.
+
+        The draws are the student's own where it is trusted, else those of the chains it learnt from. The
+        standard error adds to that of ``n`` draws the error that the chains themselves have.
+
+        Args:
+            key: random key; None makes one of the seed.
+            n: how many draws.
+
+        Example:
+            >>> import jax.numpy as jnp, understudy
+            >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=2)
+            >>> list(understudy.fit(target, verbose=False).summary().index)
+            ['z[0]', 'z[1]']
+        """
+        return summary(self, self._key(key), whole("n", n, least=2))
+
+    @in_own_precision
+    def plot_marginals(self, key: Key | int | None = None, n: int = 4096) -> Picture:
+        """A histogram of every number that varies, with the prior where the model can draw it."""
+        drawn = varying(entries(draws_to_look_at(self, self._key(key), whole("n", n, least=2))))
+        return marginals(drawn, self._others({"prior": self._prior()}))
+
+    @in_own_precision
+    def plot_pairs(self, *sites: str, key: Key | int | None = None, n: int = 4096) -> Picture:
+        """Scatters of the first numbers of the draws against each other.
+
+        Args:
+            sites: whose numbers; none takes all sites in the model's order.
+            key: random key; None makes one of the seed.
+            n: how many draws.
+        """
+        drawn = draws_to_look_at(self, self._key(key), whole("n", n, least=2))
+        for site in sites:
+            one_of("sites", tuple(drawn), site)
+        return pairs(varying(entries({name: drawn[name] for name in sites or drawn})))
+
+    @in_own_precision
+    def plot_predictive(self, key: Key | int | None = None, draws: int = 1000) -> Picture:
+        """The data beside the range of new data: does the model explain what was seen?"""
+        predicted = self.predict(self._key(key), draws=draws)
+        target = self._target()
+        assert isinstance(target, arviz.Observing)
+        return predictions(predicted, target.observed())
+
+    def plot_trust(self, trust: Trust | None = None) -> Picture:
+        """What :meth:`check` looked at, test by test.
+
+        Args:
+            trust: what it gave; None checks now.
+        """
+        if trust is not None:
+            instance("trust", Trust, "result.check()", trust)
+        return trust_picture((trust or self.check()).findings, coordinate_names(self.target))
+
+    @in_own_precision
+    def __str__(self) -> str:
+        return str(explained(self, self._key(None)))
+
+    @in_own_precision
+    def _repr_html_(self) -> str:
+        return explained(self, self._key(None)).html()
+
+    def __repr__(self) -> str:
+        # Shown by debuggers and in traces too, so nothing is computed.
+        kinds = f"{type(self.target).__name__}, {type(self.student).__name__}"
+        return f"<Posterior of {self.target.dim} dimensions ({kinds}); print() explains it>"
+
+    def _prior(self) -> np.ndarray:
+        """Draws of the model's prior, none where it cannot be drawn from."""
+        return prior_draws(self.target, self.seed, 2048)
+
+    def _others(self, draws: Mapping[str, np.ndarray | None]) -> dict[str, dict[str, np.ndarray]]:
+        """Columns of other flat draws, those of which there are some."""
+        return {
+            name: entries(named_rows(self._target(), z))
+            for name, z in draws.items()
+            if z is not None and len(z) > 1
+        }
 
     @in_own_precision
     def save(self, path: str | Path) -> None:

@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+CHAIN_ERROR = "error of the chains"
+"""Name of the figure that holds the standard error of the chains' means, in deviations."""
+
 
 class Figure(NamedTuple):
     """One thing that was looked at.
@@ -42,6 +45,11 @@ class Verdict(NamedTuple):
     def agreed(self) -> bool:
         """Whether the chains that the student learnt from agree with each other."""
         return all(figure.fine for figure in self.figures if figure.about == "chains")
+
+    @property
+    def chain_error(self) -> float:
+        """Standard error of the chains' means, the largest, in deviations; zero where none was seen."""
+        return max((figure.value for figure in self.figures if figure.name == CHAIN_ERROR), default=0.0)
 
     @property
     def sentence(self) -> str:

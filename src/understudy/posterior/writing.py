@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core import IngredientError
+from understudy.display import entries
 from understudy.files import checked_path, replace_file
 from understudy.posterior.naming import renamed, writable
 
@@ -40,19 +41,6 @@ def write_draws(path: str | Path, draws: Draws) -> Path:
     return path
 
 
-def columns(draws: Draws) -> dict[str, np.ndarray]:
-    """Every entry of every site as a column of its own: ``mu`` of two entries as mu[0] and mu[1]."""
-    made: dict[str, np.ndarray] = {}
-    for name, value in draws.items():
-        rows = np.asarray(value)
-        for place in np.ndindex(rows.shape[1:]):
-            label = name + (f"[{','.join(map(str, place))}]" if place else "")
-            while label in made:
-                label += "'"
-            made[label] = rows[(slice(None), *place)]
-    return made
-
-
 def _npz(draws: Draws) -> bytes:
     # NumPy's own writer takes names as keywords, where `file` is taken.
     names = renamed(draws, _is_entry, "An .npz file")
@@ -71,7 +59,7 @@ def _is_entry(name: str) -> bool:
 
 
 def _csv(draws: Draws) -> bytes:
-    every = columns(draws)
+    every = entries(draws)
     head = io.StringIO(newline="")
     csv.writer(head, lineterminator="\n").writerow([writable(name) for name in every])
     buffer = io.BytesIO()

@@ -29,9 +29,16 @@ CURVES = {
 Draws = Float[Array, "n d"] | Float[np.ndarray, "n d"]
 
 
+class Picture(Figure):
+    """A figure that a notebook shows without further words."""
+
+    def _repr_png_(self) -> bytes:
+        return picture_bytes(self)
+
+
 def student_against_density(
     draws: Draws, target: Target, x: Condition = None, name: str = "student's draws"
-) -> Figure:
+) -> Picture:
     """The histogram of a student's draws over the exact density, in one dimension.
 
     Args:
@@ -57,7 +64,7 @@ def student_against_density(
     return figure
 
 
-def draws_beside_exact(draws: Draws, exact: Draws, name: str = "student") -> Figure:
+def draws_beside_exact(draws: Draws, exact: Draws, name: str = "student") -> Picture:
     """Two scatters on the same axes' limits: the student's draws and exact ones, in the plane."""
     student, exact = _columns(draws, 2), _columns(exact, 2)
     low, high = np.quantile(exact, 0.001, axis=0), np.quantile(exact, 0.999, axis=0)
@@ -74,7 +81,7 @@ def draws_beside_exact(draws: Draws, exact: Draws, name: str = "student") -> Fig
 
 def training_curves(
     rows: Sequence[Mapping[str, Any]], curves: Mapping[str, str] = MappingProxyType(CURVES)
-) -> Figure:
+) -> Picture:
     """Loss, acceptance, move and lost chains over the updates; the median of repeats, each one thin.
 
     Args:
@@ -133,12 +140,12 @@ def _series(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
 
 
 def blank_panels(
-    count: int, size: tuple[float, float], upright: bool = False
-) -> tuple[Figure, list[Axes]]:
-    """Empty panels in the style of all pictures, side by side or upright."""
-    figure = Figure(figsize=size, layout="constrained")
+    count: int, size: tuple[float, float], upright: bool = False, linked: bool = True
+) -> tuple[Picture, list[Axes]]:
+    """Empty panels in the style of all pictures, side by side or upright (and then on one axis x)."""
+    figure = Picture(figsize=size, layout="constrained")
     shape = (count, 1) if upright else (1, count)
-    panels = list(figure.subplots(*shape, squeeze=False, sharex=upright).flat)
+    panels = list(figure.subplots(*shape, squeeze=False, sharex=upright and linked).flat)
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#d0d7de", linewidth=0.5, alpha=0.6)

@@ -1,6 +1,7 @@
 """One self-contained HTML page for a run: figures, pictures, settings and notes."""
 
 import base64
+import hashlib
 import html
 import json
 from collections.abc import Mapping, Sequence
@@ -20,12 +21,36 @@ Record = Mapping[str, Any]
 _PNG = b"\x89PNG\r\n\x1a\n"
 _LISTS = {"figures": ("name", "value"), "pictures": ("file",)}
 
-# Nothing is fetched and nothing runs, whatever a name or a description may hold.
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+# Sorts a table by the column whose head is clicked; numbers by size, other words by the alphabet.
+_SCRIPT = """
+document.querySelectorAll("table.sortable th").forEach(function (head) {
+  head.tabIndex = 0;
+  function sort() {
+    var rows = Array.from(head.closest("table").tBodies[0].rows), place = head.cellIndex;
+    var sign = head.dataset.sign === "1" ? -1 : 1;
+    function key(row) { return row.cells[place].textContent.replace(/,/g, ""); }
+    rows.sort(function (a, b) {
+      var x = key(a), y = key(b), numbers = Number(x) - Number(y);
+      return sign * (isNaN(numbers) ? x.localeCompare(y) : numbers);
+    });
+    rows.forEach(function (row) { row.parentNode.appendChild(row); });
+    head.dataset.sign = String(sign);
+  }
+  head.addEventListener("click", sort);
+  head.addEventListener("keydown", function (event) { if (event.key === "Enter") sort(); });
+});
+"""
+_HASH = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+# Nothing is fetched, and nothing runs but the script above, whatever a name or a description may hold.
+POLICY = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{_HASH}'"
+_VERDICTS = ("ok", "warn", "fail")
+_LONG = 16
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --paper: #fff; }
+:root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --paper: #fff;
+  --ok: #1a7f37; --warn: #8a5a00; --fail: #cf222e; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d; --paper: #15191f; }
+  :root { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d; --paper: #15191f;
+    --ok: #4ac26b; --warn: #d4a72c; --fail: #ff7b72; }
 }
 body { margin: 0 auto; max-width: 50rem; padding: 2.5rem 1.25rem 4rem; color: var(--ink);
   background: var(--paper); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
@@ -44,6 +69,15 @@ img { display: block; width: 100%; height: auto; background: #fff; border-radius
 figcaption { color: var(--soft); font-size: .92rem; margin-top: .5rem; }
 figcaption b { color: var(--ink); }
 .scroll { overflow-x: auto; }
+.verdict { border-left: 4px solid; padding: .5rem 0 .5rem 1rem; margin: 1.25rem 0; font-weight: 600; }
+.ok { color: var(--ok); } .warn { color: var(--warn); } .fail { color: var(--fail); }
+table.sortable th { cursor: pointer; } table.sortable th:hover { color: var(--ink); }
+summary { cursor: pointer; margin: .75rem 0; }
+pre { overflow-x: auto; padding: .75rem 1rem; border: 1px solid var(--line); border-radius: 6px; }
+@media print {
+  body { max-width: none; padding: 0; font-size: 10pt; } figure, tr { break-inside: avoid; }
+  details::details-content { content-visibility: visible; block-size: auto; }
+}
 """
 
 _CURVES_CAPTION = (
@@ -163,20 +197,66 @@ def _page(description: Record, folder: Path, rows: Sequence[Record]) -> str:
     return document(title, str(description.get("lead", "")), parts)
 
 
-def document(title: str, lead: str, parts: Sequence[str]) -> str:
-    """A whole page: a title, a sentence or two and parts that are HTML already."""
+def document(title: str, lead: str, parts: Sequence[str], verdict: tuple[str, str] | None = None) -> str:
+    """A whole page.
+
+    Args:
+        title: of the page.
+        lead: a sentence or two.
+        parts: HTML already.
+        verdict: "ok", "warn" or "fail" and a sentence, for the top.
+    """
     title = html.escape(title)
-    parts = [f"<h1>{title}</h1>", f'<p class="lead">{html.escape(lead)}</p>', *parts]
+    box = "" if verdict is None else f'<p class="verdict {verdict[0]}">{html.escape(verdict[1])}</p>'
+    parts = [f"<h1>{title}</h1>", f'<p class="lead">{html.escape(lead)}</p>', box, *parts]
+    if any('class="sortable"' in part for part in parts):
+        parts.append(f"<script>{_SCRIPT}</script>")
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f"<title>{title}</title><style>{_STYLE}</style>"
     )
     body = "\n".join(part for part in parts if part)
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
 
-def figures_table(figures: Sequence[Record]) -> str:
+def table(heads: Sequence[str], lines: Sequence[Sequence[str]], name: str) -> str:
+    """A table of plain text that can be sorted; folded away under its name where it is long.
+
+    Args:
+        heads: of the columns.
+        lines: cells; one that is a verdict is shown in its colour.
+        name: what the lines are.
+    """
+    number = [bool(lines) and all(_is_number(line[i]) for line in lines) for i in range(len(heads))]
+    kinds = [' class="number"' if one else "" for one in number]
+    top = "".join(f"<th{k}>{html.escape(head)}</th>" for k, head in zip(kinds, heads, strict=True))
+    rows = ["".join(_cell(text, k) for k, text in zip(kinds, line, strict=True)) for line in lines]
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    made = (
+        f'<div class="scroll"><table class="sortable"><thead><tr>{top}</tr></thead>'
+        f"<tbody>\n{body}</tbody></table></div>"
+    )
+    if len(lines) <= _LONG:
+        return made
+    return f"<details><summary>{html.escape(name)}: {len(lines):,} rows</summary>{made}</details>"
+
+
+def _cell(text: str, kind: str) -> str:
+    if text in _VERDICTS:
+        return f'<td{kind}><b class="{text}">{text}</b></td>'
+    return f"<td{kind}>{html.escape(text)}</td>"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "") or "nan")
+    except ValueError:
+        return False
+    return True
+
+
+def figures_table(figures: Sequence[Record], title: str = "Figures") -> str:
     """A table of figures with ``name``, ``value``, ``meaning`` and perhaps ``goal``."""
     if not figures:
         return ""
@@ -189,7 +269,8 @@ def figures_table(figures: Sequence[Record]) -> str:
         cells.append(f'<td class="meaning">{html.escape(str(figure.get("meaning", "")))}</td>')
         lines.append(f"<tr>{''.join(cells)}</tr>")
     heads = f'<tr><th>figure</th><th class="number">value</th>{goal}<th>meaning</th></tr>'
-    return f'<h2>Figures</h2>\n<div class="scroll"><table>{heads}\n{chr(10).join(lines)}</table></div>'
+    rows = "\n".join([heads, *lines])
+    return f'<h2>{html.escape(title)}</h2>\n<div class="scroll"><table>{rows}</table></div>'
 
 
 def _number_cell(value: Any) -> str:

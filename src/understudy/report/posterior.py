@@ -1,136 +1,107 @@
-"""One self-contained page about a posterior: stages, costs, trust, marginals and pairs."""
+"""One self-contained page about a posterior: verdict, draws, trust, stages, costs."""
 
 import html
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from understudy import files
-from understudy.report.figures import (
-    EXACT,
-    QUIET,
-    STUDENT,
-    blank_panels,
-    picture_bytes,
-    plain_text,
-)
-from understudy.report.page import as_bytes, document, figures_table, inlined, show
+from understudy.report.draws import MOST_MARGINALS, MOST_PAIRS, first_of, marginals, pairs
+from understudy.report.figures import STUDENT, Picture, blank_panels, picture_bytes, plain_text
+from understudy.report.findings import finding_picture
+from understudy.report.page import as_bytes, document, figures_table, inlined, show, table
 
 Arrays = Mapping[str, np.ndarray]
 
-_COLOURS = {"ok": "#1a7f37", "warn": "#9a6700", "fail": "#cf222e"}
-_MOST_MARGINALS, _MOST_PAIRS = 24, 5
+_QUANTILES = (0.05, 0.5, 0.95)
+_NOTHING: Mapping[str, Arrays] = MappingProxyType({})
+
+_NO_EVEN = (
+    "The student's own draws are not trusted, so that they have no price to compare with that of NUTS."
+)
 
 
 def write_posterior_report(
-    path: str | Path, result: Any, trust: Any, even: Any, columns: Arrays
+    path: str | Path,
+    result: Any,
+    trust: Any,
+    even: Any,
+    columns: Arrays,
+    others: Mapping[str, Arrays] = _NOTHING,
+    names: Sequence[str] = (),
 ) -> Path:
     """Write the page.
 
     Args:
         path: of the page.
-        result: a posterior, for its stages and costs.
+        result: a posterior, for its verdict, stages and costs.
         trust: what its check found.
-        even: its break-even against NUTS.
-        columns: draws to show, one row a draw, by name.
+        even: its break-even against NUTS; None where its own draws are not to be used.
+        columns: draws to show, one row a draw, by name; those that do not vary are left out before.
+        others: further draws of the same columns, to lay over the marginals: "prior", "NUTS".
+        names: of the coordinates of a flat draw.
     """
     parts = [
-        _trust_table(trust),
-        *(_finding_picture(finding) for finding in trust.findings),
-        _stages(result.stages),
-        figures_table(_costs(result, even)),
-        f"<p>{html.escape(str(even))}</p>",
+        _sentence(result),
         "<h2>Draws</h2>",
+        inlined(picture_bytes(marginals(columns, others)), "Marginals", _caption(columns, others)),
         _summary(columns),
-        inlined(picture_bytes(marginals(columns)), "Marginals", _first(columns, _MOST_MARGINALS)),
     ]
     if len(columns) > 1:
-        parts.append(inlined(picture_bytes(pairs(columns)), "Pairs", _first(columns, _MOST_PAIRS)))
-    word = "can be trusted as far as these tests see" if trust.trusted else "should not be trusted"
-    lead = f"{result.target.dim} unconstrained dimensions. The draws {word}."
-    page = document("Posterior", lead, [part for part in parts if part])
+        parts.append(inlined(picture_bytes(pairs(columns)), "Pairs", first_of(columns, MOST_PAIRS)))
+    parts += [
+        _trust_table(trust),
+        *(_finding(finding, names) for finding in trust.findings),
+        _stages(result.stages),
+        figures_table(_costs(result, even), "Costs"),
+        f"<p>{html.escape(_NO_EVEN if even is None else str(even))}</p>",
+        _again(result),
+    ]
+    lead = f"{result.target.dim} unconstrained dimensions, {len(columns):,} numbers that vary."
+    verdict = ("ok", "The draws can be trusted as far as these tests see.") if trust.trusted else (
+        "fail", "The draws should not be trusted: see which test failed, and what it says to do."
+    )  # fmt: skip
+    page = document("Posterior", lead, [part for part in parts if part], verdict)
     files.replace_file(path, [as_bytes(page)])
     return Path(path)
 
 
-def marginals(columns: Arrays) -> Figure:
-    """A histogram of every column, as far as there is room."""
-    shown = list(columns.items())[:_MOST_MARGINALS]
-    across = min(4, len(shown))
-    figure = Figure(figsize=(2.4 * across, 1.7 * -(-len(shown) // across)), layout="constrained")
-    places = list(figure.subplots(-(-len(shown) // across), across, squeeze=False).flat)
-    for axes in places[len(shown) :]:
-        axes.set_axis_off()
-    for axes, (name, column) in zip(places, shown, strict=False):
-        axes.hist(_middle(column), bins=60, density=True, color=STUDENT, alpha=0.7)
-        axes.set_title(plain_text(name), fontsize=9)
-        axes.set_yticks([])
-        axes.tick_params(labelsize=7)
-    return figure
+def _sentence(result: Any) -> str:
+    """What the fit said of itself."""
+    verdict = getattr(result, "verdict", None)
+    return "" if verdict is None else f"<p>When it was fitted: {html.escape(verdict.sentence)}</p>"
 
 
-def pairs(columns: Arrays) -> Figure:
-    """Scatters of the first few columns against each other."""
-    names = list(columns)[:_MOST_PAIRS]
-    figure = Figure(figsize=(1.9 * len(names), 1.9 * len(names)), layout="constrained")
-    grid = figure.subplots(len(names), len(names), squeeze=False)
-    for (i, j), axes in np.ndenumerate(grid):
-        axes.tick_params(labelsize=6)
-        if i == j:
-            axes.hist(_middle(columns[names[i]]), bins=50, color=STUDENT, alpha=0.7)
-            axes.set_yticks([])
-        elif i > j:
-            points = columns[names[j]][:2000], columns[names[i]][:2000]
-            axes.scatter(*points, s=2, alpha=0.3, color=STUDENT, linewidths=0, rasterized=True)
-        else:
-            axes.set_axis_off()
-        if i == len(names) - 1:
-            axes.set_xlabel(plain_text(names[j]), fontsize=8)
-        if j == 0:
-            axes.set_ylabel(plain_text(names[i]), fontsize=8)
-    return figure
-
-
-def _middle(column: np.ndarray) -> np.ndarray:
-    column = column[np.isfinite(column)]
-    low, high = np.quantile(column, [0.0005, 0.9995]) if len(column) else (0, 0)
-    return column[(column >= low) & (column <= high)]
-
-
-def _first(columns: Arrays, most: int) -> str:
-    return f"The first {most} of {len(columns)} columns." if len(columns) > most else "All columns."
+def _caption(columns: Arrays, others: Mapping[str, Arrays]) -> str:
+    lines = {"prior": "dashes are the prior", "NUTS": "the line is NUTS"}
+    seen = "; ".join(lines.get(name, name) for name in others)
+    return f"{first_of(columns, MOST_MARGINALS)} Bars are the draws{f'; {seen}' if seen else ''}."
 
 
 def _summary(columns: Arrays) -> str:
-    heads = ("site", "mean", "sd", "5 %", "median", "95 %")
+    heads = ("site", "mean", "sd", *(f"{100 * level:g} %" for level in _QUANTILES))
     lines = []
-    for name, column in list(columns.items())[:60]:
-        figures = (column.mean(), column.std(), *np.quantile(column, [0.05, 0.5, 0.95]))
+    for name, column in columns.items():
+        values = np.asarray(column, float)
+        figures = (values.mean(), values.std(), *np.quantile(values, _QUANTILES))
         lines.append([name, *(f"{value:.4g}" for value in figures)])
-    return _table(heads, lines)
-
-
-def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table of plain text; a verdict is shown in its colour."""
-    top = "".join(f"<th>{html.escape(head)}</th>" for head in heads)
-    rows = ["".join(f"<td>{_cell(text)}</td>" for text in line) for line in lines]
-    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
-    return f'<div class="scroll"><table><tr>{top}</tr>\n{body}</table></div>'
-
-
-def _cell(text: str) -> str:
-    colour = _COLOURS.get(text)
-    return f'<b style="color:{colour}">{text}</b>' if colour else html.escape(text)
+    return table(heads, lines, "Every number")
 
 
 def _trust_table(trust: Any) -> str:
     lines = [(f.name, show(float(f.figure)), f.verdict, f.words) for f in trust.findings]
-    return "<h2>Trust</h2>\n" + _table(("test", "figure", "verdict", "meaning"), lines)
+    return "<h2>Trust</h2>\n" + table(("test", "figure", "verdict", "meaning"), lines, "Tests")
+
+
+def _finding(finding: Any, names: Sequence[str]) -> str:
+    drawn = finding_picture(finding, names)
+    if drawn is None:
+        return ""
+    return inlined(picture_bytes(drawn[0]), finding.name.capitalize(), drawn[1])
 
 
 def _stages(stages: Sequence[Any]) -> str:
@@ -149,7 +120,24 @@ def _stages(stages: Sequence[Any]) -> str:
         )
         for stage in stages
     ]
-    return "<h2>Stages</h2>\n" + _table(heads, lines)
+    caption = "Gradient evaluations over wall time; a dot is the end of a stage."
+    course = inlined(picture_bytes(stages_picture(stages)), "Course of the fit", caption)
+    return "<h2>Stages</h2>\n" + table(heads, lines, "Stages") + course
+
+
+def stages_picture(stages: Sequence[Any]) -> Picture:
+    """Gradients over seconds, every stage by its name."""
+    seconds = np.cumsum([0.0, *(stage.seconds + stage.compile_seconds for stage in stages)])
+    gradients = np.cumsum([0, *(stage.gradients for stage in stages)])
+    figure, (axes,) = blank_panels(1, (7.2, 2.6))
+    axes.plot(seconds, gradients, color=STUDENT, marker="o", markersize=4)
+    for i, stage in enumerate(stages):
+        place = (seconds[i + 1], gradients[i + 1])
+        name = plain_text(stage.name, 20)
+        axes.annotate(name, place, (-4, 5), textcoords="offset points", fontsize=8, ha="right")
+    axes.set(xlabel="seconds, compiling included", ylabel="gradients")
+    axes.margins(0.08, 0.18)
+    return figure
 
 
 def _costs(result: Any, even: Any) -> list[dict[str, Any]]:
@@ -158,93 +146,19 @@ def _costs(result: Any, even: Any) -> list[dict[str, Any]]:
         ("evaluations", result.evaluations, "evaluations without a gradient spent on the fit"),
         ("run seconds", float(result.seconds), "run time of the fit, without compilation"),
         ("compile seconds", float(result.compile_seconds), "spent compiling"),
-        ("draws per second", float(even.draws_per_second), "named draws, measured"),
-        ("break-even draws", float(even.draws), "effective draws from which the fit pays against NUTS"),
     )
+    if even is not None:
+        means = "effective draws from which the fit pays against NUTS"
+        rows += (
+            ("draws per second", float(even.draws_per_second), "named draws, measured"),
+            ("break-even draws", float(even.draws), means),
+        )
     return [{"name": name, "value": value, "meaning": meaning} for name, value, meaning in rows]
 
 
-def _finding_picture(finding: Any) -> str:
-    draw = _PICTURES.get(finding.name)
-    if draw is None or not finding.pictures:
-        return ""
-    figure, (axes,) = blank_panels(1, (7.2, 2.6))
-    try:
-        caption = draw(axes, finding.pictures)
-    except KeyError:  # a test that ended early has fewer arrays
-        return ""
-    return inlined(picture_bytes(figure), finding.name.capitalize(), caption)
-
-
-def _gap(axes: Axes, pictures: Arrays) -> str:
-    t = np.abs(pictures["t"]).ravel()
-    axes.bar(np.arange(len(t)), t, color=STUDENT)
-    axes.set(xlabel="feature", ylabel="|t|")
-    return "How far the teacher moves each feature of the draws, in standard errors."
-
-
-def _drift(axes: Axes, pictures: Arrays) -> str:
-    mean, error = pictures["mean"], pictures["mean_error"]
-    axes.errorbar(np.arange(len(mean)), mean, yerr=2 * error, fmt="o", color=STUDENT, markersize=3)
-    axes.axhline(0, color=QUIET, linewidth=0.8)
-    axes.set(xlabel="coordinate", ylabel="move of the mean (sd)")
-    return "How far the teacher moves the mean of each coordinate, with two standard errors."
-
-
-def _weights(axes: Axes, pictures: Arrays) -> str:
-    axes.plot(pictures["rank"], pictures["log_weight"], color=STUDENT)
-    axes.set(xlabel="rank", ylabel="log weight", xscale="log")
-    return "Log importance weights from the largest on; a steep start means few draws carry all weight."
-
-
-def _classifier(axes: Axes, pictures: Arrays) -> str:
-    for name, colour in (("student", STUDENT), ("refined", EXACT)):
-        axes.stairs(pictures[name], pictures["edges"], color=colour, label=name)
-    axes.legend(frameon=False)
-    axes.set(xlabel="score of the classifier", ylabel="draws")
-    return "Where the two histograms agree the classifier cannot tell student from refined draws."
-
-
-def _modes(axes: Axes, pictures: Arrays) -> str:
-    if "mass" in pictures:
-        places = np.arange(len(pictures["mass"]))
-        axes.bar(places - 0.2, pictures["mass"], 0.4, color=EXACT, label="mass of the target")
-        axes.bar(places + 0.2, pictures["share"], 0.4, color=STUDENT, label="share of the draws")
-        axes.legend(frameon=False)
-        axes.set(xlabel="peak", ylabel="share")
-        return "What each peak holds of the target and of the student's draws."
-    ends, own = pictures["ends"], pictures["own"].astype(bool)
-    second = ends[:, 1] if ends.shape[1] > 1 else pictures["values"]
-    axes.scatter(ends[own, 0], second[own], s=14, color=STUDENT, label="from the student's draws")
-    axes.scatter(ends[~own, 0], second[~own], s=6, color=EXACT, label="from elsewhere")
-    for low, high, set_limits in ((*axes.get_xlim(), axes.set_xlim), (*axes.get_ylim(), axes.set_ylim)):
-        # Climbs to one peak end within rounding of each other, which is nothing to look at.
-        set_limits(low - 0.05 * (1 + abs(low)), high + 0.05 * (1 + abs(high)))
-    axes.legend(frameon=False)
-    return "Where climbs end, in the first two coordinates (in one dimension: and log density)."
-
-
-def _seeds(axes: Axes, pictures: Arrays) -> str:
-    for i, row in enumerate(np.atleast_2d(pictures["means"])):
-        axes.plot(np.arange(len(row)), row, ".", label=f"seed {i}")
-    axes.axhline(0, color=QUIET, linewidth=0.8)
-    axes.set(xlabel="coordinate", ylabel="mean, about their average")
-    return "Means of the fits of different seeds."
-
-
-def _calibration(axes: Axes, pictures: Arrays) -> str:
-    for counts in np.atleast_2d(pictures["counts"]):
-        axes.stairs(counts, pictures["edges"], color=STUDENT, alpha=0.5)
-    axes.set(xlabel="rank of the true value", ylabel="simulations")
-    return "Ranks of true values among draws; flat where the student is calibrated."
-
-
-_PICTURES: dict[str, Callable[[Axes, Arrays], str]] = {
-    "teacher gap": _gap,
-    "drift": _drift,
-    "importance weights": _weights,
-    "classifier": _classifier,
-    "modes": _modes,
-    "seeds": _seeds,
-    "calibration": _calibration,
-}
+def _again(result: Any) -> str:
+    versions = files.provenance({}, result.seed, result.seconds)["versions"]
+    known = ", ".join(f"{name} {version}" for name, version in versions.items())
+    words = f"result = understudy.fit(target, seed={result.seed})\nresult.report('report.html')"
+    code = f"<pre>{html.escape(words)}</pre>\n<p>With {html.escape(known)}.</p>"
+    return f"<h2>How to make it again</h2>\n{code}"

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import equinox as eqx
 import jax
@@ -17,9 +17,14 @@ from jaxtyping import Array, Float, Int
 from understudy.batches import Conditions, conditions_of
 from understudy.checks import random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, numbered
+from understudy.display import table_of_draws
 from understudy.training import border
 from understudy.training.recording import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
+from understudy.training.summary import explained
 from understudy.training.update import Info, Learner, State
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Trained(eqx.Module):
@@ -48,6 +53,27 @@ class Trained(eqx.Module):
         if self.repeats is None:
             return draw(self.student, key)
         return eqx.filter_vmap(draw)(self.student, jax.random.split(key, self.repeats))
+
+    def summary(self, key: Key | int = 0, n: int = 4096, x: Condition = None) -> "pandas.DataFrame":
+        """A table of the student's draws: mean, sd, quantiles and standard error of every coordinate.
+
+        Args:
+            key: random key.
+            n: how many draws.
+            x: the condition, if any.
+        """
+        draws = np.asarray(self.sample(key, whole("n", n, least=2), x), float)
+        return table_of_draws({"z": np.moveaxis(draws, -2, 0)})
+
+    def __str__(self) -> str:
+        return str(explained(self))
+
+    def _repr_html_(self) -> str:
+        return explained(self).html()
+
+    def __repr__(self) -> str:
+        kind = type(self.student).__name__
+        return f"<Trained {kind} of {self.student.dim} dimensions; print() explains it>"
 
 
 class Interrupted(KeyboardInterrupt):
@@ -137,28 +163,28 @@ def train(
         (5, 2)
     """
     border.check_run(updates, chunk, folder, checkpoint_seconds, callbacks)
-    learner = Learner(
-        feedback,
-        particles=particles,
-        optimiser=optimiser,
-        critic_optimiser=critic_optimiser,
-        model_optimiser=model_optimiser,
-        model_every=model_every,
-        average=average,
-        proposer=proposer,
-        pairing=pairing,
-        refresh=refresh,
-        replay=replay,
-        guard=guard,
-    )
-    training = Training(learner, target, student, teacher, data, batch_size, seed=seed, repeats=repeats)
-    recorder = Recorder(folder, checkpoint_seconds, seed)
-    with recorder.locked():
-        state = recorder.start((learner, training.conditions), training.state, resume)
-        bar = ProgressBar(_step(state), updates, progress)
-        hooks = [watch, recorder, bar, *callbacks]
-        with contextlib.closing(bar):
-            return training.run(state, updates, chunk, hooks, recorder)
+    with contextlib.closing(ProgressBar(updates, progress)) as bar:
+        learner = Learner(
+            feedback,
+            particles=particles,
+            optimiser=optimiser,
+            critic_optimiser=critic_optimiser,
+            model_optimiser=model_optimiser,
+            model_every=model_every,
+            average=average,
+            proposer=proposer,
+            pairing=pairing,
+            refresh=refresh,
+            replay=replay,
+            guard=guard,
+        )
+        parts = learner, target, student, teacher, data, batch_size
+        training = Training(*parts, seed=seed, repeats=repeats)
+        recorder = Recorder(folder, checkpoint_seconds, seed)
+        with recorder.locked():
+            state = recorder.start((learner, training.conditions), training.state, resume)
+            bar.go_on_from(_step(state))
+            return training.run(state, updates, chunk, [watch, recorder, bar, *callbacks], recorder)
 
 
 class Training:

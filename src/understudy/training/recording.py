@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
-from tqdm import tqdm
 
 from understudy import files
 from understudy.core import CannotMoveError, IngredientError
 from understudy.files import fingerprint
+from understudy.progress import Progress
 from understudy.training.update import Learner, State
 
 
@@ -143,32 +143,36 @@ class Recorder:
 
 
 class ProgressBar:
-    """A bar with loss, acceptance, move and time left; None shows it in a terminal only."""
+    """The live line of a training: loss, acceptance, move and time left; compiling shown as such."""
 
-    def __init__(self, done: int, updates: int, show: bool | None):
-        disable = None if show is None else not show
-        self.bar = tqdm(total=updates, desc="compiling", disable=disable, unit=" updates")
-        self.done = done
+    def __init__(self, updates: int, show: bool | None):
+        self._shown: dict[str, str] = {}
+        self._line = Progress(updates, show, "compiling", "updates", lambda: self._shown)
+        self._compiling = True
+
+    def go_on_from(self, done: int) -> None:
+        """So many updates were made before."""
+        self._line.to(done)
 
     def __call__(self, chunk: Chunk) -> None:
         """Advance to the chunk's step; the clock starts after compilation."""
-        if self.bar.disable:
+        if not self._line.drawn:
             return
-        if self.bar.desc:
-            self.bar.set_description("", refresh=False)
-            self.bar.reset()
-            self.bar.initial = self.bar.n = self.done
-        shown = {
+        if self._compiling:
+            self._line.begin_clock()
+            self._line.stage("training")
+            self._compiling = False
+        medians = {
             name: float(np.nanmedian(chunk.row[name]))
             for name in ("loss", "acceptance", "move")
             if np.isfinite(chunk.row[name]).any()
         }
-        self.bar.set_postfix({name: f"{value:.3g}" for name, value in shown.items()}, refresh=False)
-        self.bar.update(int(chunk.row["step"]) - self.bar.n)
+        self._shown = {name: f"{value:.3g}" for name, value in medians.items()}
+        self._line.to(int(chunk.row["step"]))
 
     def close(self) -> None:
         """Leave the terminal tidy."""
-        self.bar.close()
+        self._line.close()
 
 
 def watch(chunk: Chunk) -> None:

@@ -1,0 +1,1 @@
+"""What makes the site: `python -m docs.tools.build`, `gallery`, `notebooks`, `browse`."""

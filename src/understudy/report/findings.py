@@ -1,0 +1,127 @@
+"""Pictures of what a check of trust found."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from understudy.report.figures import EXACT, QUIET, STUDENT, Picture, blank_panels, plain_text
+
+Arrays = Mapping[str, np.ndarray]
+
+# More names than that cannot be read on an axis.
+_NAMED = 24
+
+
+def finding_picture(finding: Any, names: Sequence[str] = ()) -> tuple[Picture, str] | None:
+    """A picture of one finding and its caption; None where there is nothing to draw.
+
+    Args:
+        finding: of a check.
+        names: of the coordinates, for axes over them.
+    """
+    draw = _PICTURES.get(finding.name)
+    if draw is None or not finding.pictures:
+        return None
+    figure, (axes,) = blank_panels(1, (7.2, 2.6))
+    try:
+        caption = draw(axes, finding.pictures)
+    except KeyError:  # a test that ended early has fewer arrays
+        return None
+    _name_coordinates(axes, names)
+    return figure, caption
+
+
+def _name_coordinates(axes: Axes, names: Sequence[str]) -> None:
+    if axes.get_xlabel() == "coordinate" and 0 < len(names) <= _NAMED:
+        axes.set_xticks(range(len(names)), [plain_text(name, 16) for name in names], fontsize=8)
+        axes.tick_params(axis="x", rotation=0 if len(names) < 9 else 60)
+
+
+def trust_picture(findings: Sequence[Any], names: Sequence[str] = ()) -> Picture:
+    """Every finding that can be drawn, one under the other, with its verdict."""
+    drawn = [finding for finding in findings if finding_picture(finding) is not None]
+    count = max(len(drawn), 1)
+    figure, panels = blank_panels(count, (7.2, 2.3 * count), upright=True, linked=False)
+    for axes, finding in zip(panels, drawn, strict=False):
+        _PICTURES[finding.name](axes, finding.pictures)
+        _name_coordinates(axes, names)
+        axes.set_title(f"{finding.name}: {finding.verdict}", loc="left", fontsize=10)
+    if not drawn:
+        panels[0].set_axis_off()
+    return figure
+
+
+def _gap(axes: Axes, pictures: Arrays) -> str:
+    t = np.abs(pictures["t"]).ravel()
+    axes.bar(np.arange(len(t)), t, color=STUDENT)
+    axes.set(xlabel="feature", ylabel="|t|")
+    return "How far the teacher moves each feature of the draws, in standard errors."
+
+
+def _drift(axes: Axes, pictures: Arrays) -> str:
+    mean, error = pictures["mean"], pictures["mean_error"]
+    axes.errorbar(np.arange(len(mean)), mean, yerr=2 * error, fmt="o", color=STUDENT, markersize=3)
+    axes.axhline(0, color=QUIET, linewidth=0.8)
+    axes.set(xlabel="coordinate", ylabel="move of the mean (sd)")
+    return "How far the teacher moves the mean of each coordinate, with two standard errors."
+
+
+def _weights(axes: Axes, pictures: Arrays) -> str:
+    axes.plot(pictures["rank"], pictures["log_weight"], color=STUDENT)
+    axes.set(xlabel="rank", ylabel="log weight", xscale="log")
+    return "Log importance weights from the largest on; a steep start means few draws carry all weight."
+
+
+def _classifier(axes: Axes, pictures: Arrays) -> str:
+    for name, colour in (("student", STUDENT), ("refined", EXACT)):
+        axes.stairs(pictures[name], pictures["edges"], color=colour, label=name)
+    axes.legend(frameon=False)
+    axes.set(xlabel="score of the classifier", ylabel="draws")
+    return "Where the two histograms agree the classifier cannot tell student from refined draws."
+
+
+def _modes(axes: Axes, pictures: Arrays) -> str:
+    if "mass" in pictures:
+        places = np.arange(len(pictures["mass"]))
+        axes.bar(places - 0.2, pictures["mass"], 0.4, color=EXACT, label="mass of the target")
+        axes.bar(places + 0.2, pictures["share"], 0.4, color=STUDENT, label="share of the draws")
+        axes.legend(frameon=False)
+        axes.set(xlabel="peak", ylabel="share", xticks=places, xlim=(-1, len(places)))
+        return "What each peak holds of the target and of the student's draws."
+    ends, own = pictures["ends"], pictures["own"].astype(bool)
+    second = ends[:, 1] if ends.shape[1] > 1 else pictures["values"]
+    axes.scatter(ends[own, 0], second[own], s=14, color=STUDENT, label="from the student's draws")
+    axes.scatter(ends[~own, 0], second[~own], s=6, color=EXACT, label="from elsewhere")
+    for low, high, set_limits in ((*axes.get_xlim(), axes.set_xlim), (*axes.get_ylim(), axes.set_ylim)):
+        # Climbs to one peak end within rounding of each other, which is nothing to look at.
+        set_limits(low - 0.05 * (1 + abs(low)), high + 0.05 * (1 + abs(high)))
+    axes.legend(frameon=False)
+    return "Where climbs end, in the first two coordinates (in one dimension: and log density)."
+
+
+def _seeds(axes: Axes, pictures: Arrays) -> str:
+    for i, row in enumerate(np.atleast_2d(pictures["means"])):
+        axes.plot(np.arange(len(row)), row, ".", label=f"seed {i}")
+    axes.axhline(0, color=QUIET, linewidth=0.8)
+    axes.set(xlabel="coordinate", ylabel="mean, about their average")
+    return "Means of the fits of different seeds."
+
+
+def _calibration(axes: Axes, pictures: Arrays) -> str:
+    for counts in np.atleast_2d(pictures["counts"]):
+        axes.stairs(counts, pictures["edges"], color=STUDENT, alpha=0.5)
+    axes.set(xlabel="rank of the true value", ylabel="simulations")
+    return "Ranks of true values among draws; flat where the student is calibrated."
+
+
+_PICTURES: dict[str, Callable[[Axes, Arrays], str]] = {
+    "teacher gap": _gap,
+    "drift": _drift,
+    "importance weights": _weights,
+    "classifier": _classifier,
+    "modes": _modes,
+    "seeds": _seeds,
+    "calibration": _calibration,
+}
