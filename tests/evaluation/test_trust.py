@@ -95,7 +95,8 @@ def test_right_students_are_trusted_and_new_numbers_compile_nothing():
 def test_a_density_adds_the_weights_whose_tail_is_known():
     found = check(FullGaussian(D, 0.0, FACTOR))
     assert found.trusted
-    assert list(found.verdicts) == ["teacher gap", "drift", "importance weights", "classifier", "modes"]
+    tests = ["teacher gap", "drift", "importance weights", "classifier", "scales", "modes"]
+    assert list(found.verdicts) == tests
     assert found["importance weights"].pictures["acceptance"][0] > 0.99
     narrow = check(FullGaussian(D, 0.0, 0.6 * FACTOR))
     # weights exp(r^2 (1 - s^2) / 2) with r^2 chi-squared have a tail of index 1 - s^2
@@ -233,7 +234,7 @@ def test_planted_faults_are_caught_and_right_students_are_not():
             (study.mode_cases, ""),
             (study.wild_cases, "d=10"),
         )
-        for row in cases([], only)
+        for row in cases(study.Study(only, 1000, []))
     ]
     for row in rows:
         right = row["fault"] in {"right", "almost right"}

@@ -11,10 +11,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Float
 
 from understudy.coordinates import Coordinates, plain_coordinates
 from understudy.core import Target
+from understudy.devices import in_rows, on_each
 from understudy.surroundings import double_precision, in_double, own_settings
 
 BLOCK = 128
@@ -27,10 +29,12 @@ class Evaluations:
 
     Args:
         target: whose log density is asked for.
+        mesh: devices over which the rows of a block are spread; None is one device.
     """
 
-    def __init__(self, target: Target):
+    def __init__(self, target: Target, mesh: Mesh | None = None):
         self.count = 0
+        self.mesh = mesh
         self.dim = target.dim
         self.plain = plain_coordinates(np.zeros(self.dim), np.ones(self.dim))
         self._target, self._compiled = target, {}
@@ -58,8 +62,15 @@ class Evaluations:
             rows = jax.ShapeDtypeStruct((BLOCK, self.dim), self._dtype)
             with self._settings():
                 given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
-                self._compiled[bent] = jax.jit(self._run).lower(self._arrays, given, rows).compile()
+                run = jax.jit(self._run, **self._placed())
+                self._compiled[bent] = run.lower(self._arrays, given, rows).compile()
         return self._compiled[bent]
+
+    def _placed(self) -> dict[str, Any]:
+        """Where arguments go: the rows in parts, the rest on every device."""
+        if self.mesh is None:
+            return {}
+        return {"in_shardings": (on_each(self.mesh), on_each(self.mesh), in_rows(self.mesh, BLOCK))}
 
     def _run(self, arrays: Any, coordinates: Coordinates, rows: Any) -> Any:
         target = eqx.combine(arrays, self._rest)

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from understudy import files
 from understudy.checks import LARGEST_SEED, instance, one_positive, shown, whole
 from understudy.core import IngredientError, Target
+from understudy.devices import Devices, mesh_of
 from understudy.fitting import region
 from understudy.fitting.budget import Budget, Gradients
 from understudy.fitting.chains import Chains
@@ -54,6 +56,7 @@ def fit(
     flows: bool = True,
     verbose: bool | None = None,
     cache: bool = True,
+    devices: Devices = None,
     folder: str | Path | None = None,
     resume: bool = False,
 ) -> Posterior:
@@ -70,6 +73,8 @@ def fit(
         verbose: show what is going on: a live line in a terminal or notebook, a line a stage elsewhere;
             None shows the live line only.
         cache: keep compiled programs in the user's cache folder, unless JAX was given another.
+        devices: over which the chains are spread: how many, a list of ``jax.devices()``, or a mesh with
+            one axis; None runs on one.
         folder: where every finished stage is kept, so that a fit that was cut off can go on.
         resume: begin with the newest stage kept in ``folder``.
 
@@ -88,16 +93,24 @@ def fit(
         keep_programs()
     if seeds > 1:
         every = [
-            fit(target, budget=budget, seed=seed + i, flows=flows, verbose=verbose, cache=cache)
+            fit(
+                target,
+                budget=budget,
+                seed=seed + i,
+                flows=flows,
+                verbose=verbose,
+                cache=cache,
+                devices=devices,
+            )
             for i in range(seeds)
         ]
         first, *others = sorted(every, key=lambda one: not one.trusted)
         return eqx.tree_at(
             lambda p: p.repeats, first, tuple(one.student for one in others), is_leaf=_nothing
         )
-    spent = Budget.of(budget, _SECONDS)
+    spent, mesh = Budget.of(budget, _SECONDS), mesh_of(devices)
     with own_settings(), _Kept(folder, resume) as kept, Progress(1.0, verbose, "compiling") as line:
-        return _Fitting(target, spent, seed, flows, line, kept).run()
+        return _Fitting(target, spent, seed, flows, line, kept, mesh).run()
 
 
 def _nothing(value: Any) -> bool:
@@ -156,9 +169,16 @@ class _Fitting:
     """One fit: its parts, and how the stages follow each other."""
 
     def __init__(
-        self, target: Target, budget: Budget, seed: int, flows: bool, line: Progress, kept: _Kept
+        self,
+        target: Target,
+        budget: Budget,
+        seed: int,
+        flows: bool,
+        line: Progress,
+        kept: _Kept,
+        mesh: Mesh | None,
     ):
-        self.target, self.budget, self.seed = target, budget, seed
+        self.target, self.budget, self.seed, self.mesh = target, budget, seed, mesh
         self.flows, self.line, self.kept = flows, line, kept
         self.stages: list[Stage] = []
         self.found: _Found | None = None
@@ -177,7 +197,7 @@ class _Fitting:
 
     def search(self) -> None:
         """Find the mass, then the student."""
-        self.evaluate = Evaluations(self.target)
+        self.evaluate = Evaluations(self.target, self.mesh)
         self.budget.count = lambda: self.evaluate.count
         self.note("compile", "the log density and its gradient", compiling=True)
         self.chains = Chains(self.evaluate, self.seed)

@@ -21,6 +21,7 @@ from understudy.core import (
     bind,
     prepared,
 )
+from understudy.devices import spread
 
 
 class Movement(NamedTuple):
@@ -82,12 +83,14 @@ class Classroom(eqx.Module):
             return self._lesson(keys, ready, student, proposer, teacher, x, chains)
 
         keys = jax.random.split(key, (batch_size(x), 4))
-        lessons, start, improved = over_conditions(one, keys, x, chains)
+        lessons, start, improved = over_conditions(one, *spread((keys, x, chains)))
         return jax.lax.stop_gradient((lessons, _movement(start, improved)))
 
     def _lesson(self, keys, target, student, proposer, teacher, x, chains):
         draw, improve, noise, other = keys
         proposed = proposer.sample(draw, x, self.particles)
+        # Conditions are spread over devices; where there is but one, its draws are.
+        proposed = proposed if x is not None else spread(proposed)
         start = proposed if chains is None else self._restart(other, proposed, chains)
         improved = teacher.improve(improve, lambda z: target.log_density(z, x), start, bind(proposer, x))
         if self.pairing == "paired" and proposer is student:

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 from understudy.batches import Conditions, conditions_of
 from understudy.checks import random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, numbered
+from understudy.devices import Devices, mesh_of, on_each
 from understudy.display import table_of_draws
 from understudy.training import border
 from understudy.training.recording import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
@@ -106,6 +107,7 @@ def train(
     guard: bool = True,
     seed: int = 0,
     repeats: int | None = None,
+    devices: Devices = None,
     folder: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
@@ -141,6 +143,9 @@ def train(
             False saves the comparisons, and a training that is not finite ends at its next chunk.
         seed: of everything random.
         repeats: trainings from different seeds, run side by side as one program.
+        devices: over which conditions are spread (draws, where there are none): how many, a list of
+            ``jax.devices()``, or a mesh with one axis; None runs on one. The numbers are the same up
+            to the order of sums, and a run may be resumed on more or fewer.
         folder: where to keep metrics (``metrics.jsonl``) and checkpoints; nothing is written if None.
         resume: go on from the newest checkpoint in ``folder``, bit for bit.
         progress: show a progress bar; None shows one in a terminal only.
@@ -179,7 +184,7 @@ def train(
             guard=guard,
         )
         parts = learner, target, student, teacher, data, batch_size
-        training = Training(*parts, seed=seed, repeats=repeats)
+        training = Training(*parts, seed=seed, repeats=repeats, devices=devices)
         recorder = Recorder(folder, checkpoint_seconds, seed)
         with recorder.locked():
             state = recorder.start((learner, training.conditions), training.state, resume)
@@ -199,6 +204,7 @@ class Training:
         batch_size: conditions per update, where ``data`` holds arrays.
         seed: of everything random.
         repeats: trainings side by side, None for one alone.
+        devices: see :func:`train`.
 
     Attributes:
         conditions: gives a batch of conditions for a key.
@@ -217,11 +223,13 @@ class Training:
         *,
         seed: int = 0,
         repeats: int | None = None,
+        devices: Devices = None,
     ):
         border.check_ingredients(target, teacher, seed, repeats)
         self.learner = learner
         self.conditions = conditions_of(data, batch_size)
         self.repeats = repeats
+        self.mesh = mesh_of(devices)
         self.state = _first_state(learner, self.conditions, target, student, teacher, seed, repeats)
         self.compile_seconds = 0.0
         self._compiled: Any = None
@@ -244,14 +252,26 @@ class Training:
                 state, info = advance(eqx.combine(arrays, still), count)
                 return eqx.filter(state, eqx.is_array), info
 
-            lowered = jax.jit(run).lower(fixed, arrays, jnp.array(1))
-            self._compiled = partial(lowered.compile(options), fixed)
+            with self._on_mesh() as placed:
+                lowered = jax.jit(run, **placed).lower(fixed, arrays, jnp.array(1))
+                self._compiled = partial(lowered.compile(options), fixed)
             self.compile_seconds = time.perf_counter() - started
         return self
+
+    @contextlib.contextmanager
+    def _on_mesh(self) -> Iterator[dict[str, Any]]:
+        """Where arrays go, while the mesh is set; nothing is said for one device."""
+        if self.mesh is None:
+            yield {}
+        else:
+            with jax.set_mesh(self.mesh):
+                yield {"in_shardings": on_each(self.mesh), "out_shardings": on_each(self.mesh)}
 
     def advance(self, state: State, count: int) -> tuple[State, Info]:
         """Run ``count`` updates; the state has the structure of the one that was compiled."""
         arrays, rest = eqx.partition(state, eqx.is_array)
+        if self.mesh is not None:
+            arrays = jax.device_put(arrays, on_each(self.mesh))
         arrays, info = jax.block_until_ready(self._compiled(arrays, jnp.array(count)))
         return eqx.combine(arrays, rest), info
 
