@@ -2,7 +2,8 @@
 
 Chromium is driven through a pipe, so nothing but the standard library is needed. Every page is opened on
 a narrow and on a wide screen, one of every kind in the dark too; what a page says to the console, asks
-for and does not get, or lets run over the edge is a fault. Screenshots are left in `build/screenshots` for people to look at.
+for and does not get, or lets run over the edge is a fault. Screenshots are left in
+`build/screenshots` for people to look at.
 """
 
 import base64

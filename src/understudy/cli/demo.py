@@ -1,8 +1,9 @@
 """Two things in a minute: a sampler without a density, and a model fitted with nothing to set.
 
-First a student learns a two-mode mixture from a Markov chain, weights of the modes included: the target is 1/2 N(-3, 1) + 1/2 N(3, 1). The student is a gate over four small networks of noise: it
-has no density. The teacher is a tempered transition, which changes mode, and then a few MALA steps. Then
-eight schools, a NumPyro model, is fitted without settings and held beside NUTS.
+A student learns a two-mode mixture from a Markov chain, weights of the modes included. The target is
+1/2 N(-3, 1) + 1/2 N(3, 1). The student is a gate over four small networks of noise: it has no density.
+The teacher is a tempered transition, which changes mode, and then a few MALA steps. Then eight schools, a
+NumPyro model, is fitted without settings and held beside NUTS.
 """
 
 import sys
@@ -101,9 +102,10 @@ def table(figures: Mapping[str, Any]) -> str:
 
 def _schools_line(figures: Mapping[str, Any]) -> str:
     word = "trusted" if figures["schools_trusted"] else "not trusted"
+    gap, fitted, drawn = (figures[f"schools_{n}"] for n in ("gap", "fit_seconds", "million_seconds"))
     return (
-        f"eight schools, no settings: {word}, means within {figures['schools_gap']:.2f} sd of NUTS, fitted in "
-        f"{figures['schools_fit_seconds']:.0f} s, a million draws in {figures['schools_million_seconds']:.1f} s"
+        f"eight schools, no settings: {word}, means within {gap:.2f} sd of NUTS; fitted in "
+        f"{fitted:.0f} s, a million draws in {drawn:.1f} s"
     )
 
 
@@ -239,7 +241,7 @@ _CAPTION = (
     "student has the modes, their widths and their weights."
 )
 _SCHOOLS_CAPTION = (
-    "Bars are a million draws of the fitted student, the line is NUTS. tau is the spread between schools, "
+    "Bars are a million draws of the fitted student, the line is NUTS. tau is the spread of schools, "
     "theta[0] and theta[2] are the effects of the first and the third."
 )
 _MEANINGS = {
