@@ -2,8 +2,8 @@
 
 A student learns a two-mode mixture from a Markov chain, weights of the modes included. The target is
 1/2 N(-3, 1) + 1/2 N(3, 1). The student is a gate over four small networks of noise: it has no density.
-The teacher is a tempered transition, which changes mode, and then a few MALA steps. Then eight schools, a
-NumPyro model, is fitted without settings and held beside NUTS.
+The teacher is a tempered transition, which changes mode, and then a few MALA steps. Then eight schools,
+a NumPyro model, is fitted without settings and held beside NUTS.
 """
 
 import sys
