@@ -2,24 +2,24 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-slow lint wheel hooks reproduce tables lock clean help
+.PHONY: demo test test-slow lint wheel hooks reproduce tables docs docs-check gallery notebooks lock clean help
 
 help:          ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-demo: $(READY) ## train a student on a mixture, print its figures, write a report
+demo: $(READY) ## a minute: two modes, a model beside NUTS, a report
 	$(BIN)/understudy demo
 
 test: $(READY) ## style, then the whole test suite without its slow part
-	$(BIN)/ruff check src tests experiments benchmarks
+	$(BIN)/ruff check src tests experiments benchmarks docs
 	$(BIN)/python -m pytest -n 2 -m "not slow" -q
 
 test-slow: $(READY) ## every test, the long statistical ones included
 	$(BIN)/python -m pytest -n 2 -q
 
 lint: $(READY) ## style and types
-	$(BIN)/ruff check src tests experiments benchmarks
-	$(BIN)/ruff format --check src tests experiments benchmarks
+	$(BIN)/ruff check src tests experiments benchmarks docs
+	$(BIN)/ruff format --check src tests experiments benchmarks docs/tools docs/gallery
 	$(BIN)/pyright
 
 reproduce: $(READY) ## an experiment of the paper again: make reproduce NAME=mixture PRESET=quick
@@ -27,6 +27,18 @@ reproduce: $(READY) ## an experiment of the paper again: make reproduce NAME=mix
 
 tables: $(READY) ## fill the tables of the documents from the rows in results
 	$(BIN)/python -m experiments tables
+
+docs: .venv/.docs ## build the site into site, strictly, and follow every link
+	$(BIN)/python -m docs.tools.build
+
+docs-check: docs ## open every page of the site and every report in runs in a browser (needs chromium)
+	$(BIN)/python -m docs.tools.browse $(wildcard runs/*/report.html)
+
+gallery: $(READY) ## run the examples of the gallery whose programs changed
+	$(BIN)/python -m docs.tools.gallery
+
+notebooks: $(READY) ## write the quickstarts as notebooks
+	$(BIN)/python -m docs.tools.notebooks
 
 wheel: $(READY) ## build the wheel into dist
 	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w dist .
@@ -44,5 +56,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
+.venv/.docs: $(READY)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch .venv/.docs
+
 clean:         ## remove the virtual environment and what runs left behind
-	rm -rf .venv runs dist .pytest_cache .ruff_cache
+	rm -rf .venv runs dist build site .pytest_cache .ruff_cache

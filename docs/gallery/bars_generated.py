@@ -25,7 +25,7 @@ trained = understudy.train(
     Preconditioned(hmc(0.2, 3, steps=2, target_acceptance=0.8), draws=16, full=False),
     ExclusiveKL(),
     understudy.Binarised(bars / 255, 50),
-    updates=1500,
+    updates=800,
     particles=1,
     optimiser=optax.adam(3e-3),
     model_optimiser=optax.adam(3e-3),

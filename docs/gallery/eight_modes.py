@@ -18,14 +18,14 @@ from understudy.teachers import Compose, TemperedTransition, mala
 target = eight_gaussians()
 student = Gated(jax.random.key(0), dim=2, branches=8, activation=jnp.tanh, spread=4.0)
 teacher = Compose(TemperedTransition(rungs=10, hottest=0.02, step_size=2.0), mala(0.05, steps=5))
-rate = optax.cosine_decay_schedule(5e-3, 4000, 0.02)
+rate = optax.cosine_decay_schedule(5e-3, 2000, 0.02)
 trained = understudy.train(
     target,
     student,
     teacher,
     EnergyDistance(),
-    updates=4000,
-    particles=256,
+    updates=2000,
+    particles=128,
     optimiser=optax.adam(rate),
     average=0.998,
 )

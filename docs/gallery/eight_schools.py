@@ -13,7 +13,8 @@ import understudy
 def eight_schools(y, sigma):
     mu = numpyro.sample("mu", dist.Normal(0, 5))
     tau = numpyro.sample("tau", dist.HalfCauchy(5))
-    theta = numpyro.sample("theta", dist.Normal(mu, tau).expand([8]).to_event(1))
+    noise = numpyro.sample("noise", dist.Normal(0, 1).expand([8]).to_event(1))
+    theta = numpyro.deterministic("theta", mu + tau * noise)
     numpyro.sample("y", dist.Normal(theta, sigma), obs=y)
 
 

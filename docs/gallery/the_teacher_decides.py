@@ -1,7 +1,7 @@
 """The teacher decides whether weights are learnt.
 
 A local teacher improves every draw within its mode, and says nothing about how much each mode weighs; one tempered
-transition before it does. Same student, same feedback, ten seeds side by side.
+transition before it does. Same student, same feedback, six seeds side by side.
 """
 
 import jax.numpy as jnp
@@ -24,14 +24,14 @@ for height, (name, teacher) in enumerate(teachers.items()):
         lambda key: Gated(key, dim=1, branches=4, activation=jnp.tanh, spread=2.0),
         teacher,
         EnergyDistance(),
-        updates=2500,
-        repeats=10,
+        updates=1500,
+        repeats=6,
         optimiser=optax.adam(5e-3),
         average=0.998,
     )
     shares = np.asarray((trained.sample(1, 20_000)[..., 0] > 0).mean(1))
     print(f"{name}: shares of the right mode {np.round(np.sort(shares), 2).tolist()}")
-    axes.plot(shares, np.full(10, height), "o", color=STUDENT, alpha=0.6)
+    axes.plot(shares, np.full(6, height), "o", color=STUDENT, alpha=0.6)
 axes.axvline(0.7, color=EXACT, linewidth=1, label="the truth")
 axes.set(
     yticks=[0, 1],

@@ -17,14 +17,14 @@ from understudy.teachers import Compose, TemperedTransition, mala
 target = two_moons()
 student = Gated(jax.random.key(0), dim=2, branches=6, hidden=(32, 32), activation=jnp.tanh, spread=2.0)
 teacher = Compose(TemperedTransition(hottest=0.02), mala(0.02, steps=5))
-rate = optax.cosine_decay_schedule(5e-3, 5000, 0.02)
+rate = optax.cosine_decay_schedule(5e-3, 3000, 0.02)
 trained = understudy.train(
     target,
     student,
     teacher,
     EnergyDistance(),
-    updates=5000,
-    particles=256,
+    updates=3000,
+    particles=128,
     optimiser=optax.adam(rate),
     average=0.998,
 )

@@ -1,6 +1,6 @@
 """Build the site into `site`: `python -m docs.tools.build`.
 
-Pages link to pictures in `results` and to files at the top of the checkout, as they are read on a host of
+Pages link to pictures in `results` and to files at the top of the checkout, as they are read beside the
 code too. So all pages are gathered in `build/pages` first, what they link to outside beside them; the
 gallery's pages are written; Zensical builds them strictly; then every link of what it built is followed.
 Nothing is downloaded.

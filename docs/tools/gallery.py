@@ -1,4 +1,4 @@
-"""The gallery: every `docs/gallery/NAME.py` run, its picture and its words kept: `python -m docs.tools.gallery`.
+"""The gallery, examples that were run: `python -m docs.tools.gallery`.
 
 An example is a program with a docstring (a title, then what it shows) that leaves a matplotlib figure in
 `picture`. What it prints and its picture are committed beside it, small, with the digest of the program
@@ -54,6 +54,8 @@ def write_pages(pages: Path) -> None:
     folder, entries = pages / "gallery", []
     for example in examples():
         title, words, code = title_and_words(example)
+        if not example.with_suffix(".txt").exists():
+            raise SystemExit(f"{example.name} has no picture yet; `make gallery` makes it.")
         _, _, printed = example.with_suffix(".txt").read_text().partition("\n")
         parts = [f"# {title}", words, f"![{title}]({example.stem}.png)"]
         parts += [f"```text\n{printed.rstrip()}\n```"] if printed.strip() else []
@@ -61,9 +63,8 @@ def write_pages(pages: Path) -> None:
         (folder / f"{example.stem}.md").write_text("\n\n".join(parts) + "\n")
         (folder / example.name).unlink()
         (folder / f"{example.stem}.txt").unlink()
-        entries.append(
-            f"-   [![{title}]({example.stem}.png)]({example.stem}.md)\n\n    **[{title}]({example.stem}.md)**"
-        )
+        page, picture = f"{example.stem}.md", f"![{title}]({example.stem}.png)"
+        entries.append(f"-   [{picture}]({page})\n\n    **[{title}]({page})**")
     head = (
         "# Gallery\n\nEvery example is a program that runs as it stands; its picture is what it drew.\n"
     )

@@ -31,7 +31,7 @@ class _Page(HTMLParser):
 
 
 def faults(site: Path) -> list[str]:
-    """A sentence for every link that leads nowhere, foreign file that is loaded, picture without words."""
+    """A sentence for every dead link, foreign file that is loaded and picture without words."""
     pages = {path: _Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
     found = []
     for path, page in pages.items():

@@ -1,4 +1,4 @@
-"""A notebook for every quickstart, made of the page that the tests run: `python -m docs.tools.notebooks`."""
+"""A notebook for every quickstart, made of its page: `python -m docs.tools.notebooks`."""
 
 import json
 import re

@@ -31,6 +31,12 @@ class Minibatches(eqx.Module):
         size: rows in a batch.
         together: True makes the whole minibatch one condition (a minibatch posterior), False makes
             every row a condition of its own (amortised inference).
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, understudy
+        >>> batches = understudy.Minibatches(jnp.arange(100.0), size=10)
+        >>> batches(jax.random.key(0)).shape
+        (10,)
     """
 
     data: PyTree
@@ -56,6 +62,12 @@ class Binarised(eqx.Module):
             Whole numbers none of which is above 1 are black and white.
         size: images in a batch.
         indexed: whether every image comes with its row, for students that keep something per datum.
+
+    Examples:
+        >>> import jax, numpy as np, understudy
+        >>> batches = understudy.Binarised(np.full((20, 8, 8), 0.5), size=4)
+        >>> batches(jax.random.key(0)).shape
+        (4, 8, 8)
     """
 
     pixels: Array

@@ -55,7 +55,17 @@ class Indexed(NamedTuple):
 
 
 class Target(eqx.Module):
-    """What we want draws from: log p(z), log p(z | x) or log p_theta(x, z), up to a constant."""
+    """What we want draws from: log p(z), log p(z | x) or log p_theta(x, z), up to a constant.
+
+    Examples:
+        >>> import jax.numpy as jnp, understudy
+        >>> class Bump(understudy.Target):
+        ...     dim: int = 2
+        ...     def log_density(self, z, x=None):
+        ...         return -0.5 * jnp.sum(z**2)
+        >>> float(Bump().log_density(jnp.zeros(2)))
+        -0.0
+    """
 
     dim: eqx.AbstractVar[int]
 
@@ -65,7 +75,17 @@ class Target(eqx.Module):
 
 
 class Student(eqx.Module):
-    """A sampler q_phi: any program that turns noise into draws."""
+    """A sampler q_phi: any program that turns noise into draws.
+
+    Examples:
+        >>> import jax, understudy
+        >>> class Uniform(understudy.Student):
+        ...     dim: int = 2
+        ...     def sample(self, key, x, n):
+        ...         return jax.random.uniform(key, (n, self.dim))
+        >>> Uniform().sample(jax.random.key(0), None, 3).shape
+        (3, 2)
+    """
 
     dim: eqx.AbstractVar[int]
 
@@ -316,7 +336,17 @@ class Following(Protocol):
 
 
 class IngredientError(ValueError):
-    """Ingredients, settings or data that cannot work, with what to choose instead."""
+    """Ingredients, settings or data that cannot work, with what to choose instead.
+
+    Examples:
+        >>> import understudy
+        >>> from understudy.students import FullGaussian
+        >>> try:
+        ...     FullGaussian(-1)
+        ... except understudy.IngredientError:
+        ...     print("one clear sentence")
+        one clear sentence
+    """
 
 
 class CannotMoveError(RuntimeError):

@@ -1,5 +1,6 @@
 """How results show themselves: a verdict, a table, how they were made and what to do next."""
 
+import textwrap
 from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +14,7 @@ LEVELS = (0.05, 0.5, 0.95)
 """The quantiles that tables of draws show."""
 
 _ROWS = 12
+_WIDTH = 96
 
 
 def entries(draws: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -75,8 +77,9 @@ class Explained(NamedTuple):
     more: str = "summary()"
 
     def __str__(self) -> str:
-        parts = [self.title, self.verdict, "", *_lines(self._shown()), *self._rest(), "", self.made]
-        return "\n".join([*parts, self.advice])
+        words = [textwrap.fill(text, _WIDTH) for text in (self.verdict, self.made, self.advice)]
+        table = [*_lines(self._shown()), *self._rest()]
+        return "\n".join([self.title, words[0], "", *table, "", *words[1:]])
 
     def html(self) -> str:
         """The same for a notebook."""

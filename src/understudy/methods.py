@@ -52,6 +52,14 @@ def amc(
     """Amortised MCMC: inclusive KL if the student has a density, energy distance if it is wild.
 
     Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017.
+
+    Examples:
+        >>> import jax.numpy as jnp, understudy
+        >>> from understudy import methods
+        >>> from understudy.students import FullGaussian
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=2)
+        >>> methods.amc(target, FullGaussian(2), updates=50, progress=False).sample(0, 5).shape
+        (5, 2)
     """
     wild = not isinstance(student, ExplicitStudent)
     feedback = feedback or (EnergyDistance() if wild else InclusiveKL())
@@ -62,6 +70,14 @@ def vi(target: Target, student: Student | Maker, data: Any = None, **settings: A
     """Variational inference: no teacher, exclusive KL.
 
     Reference: Kucukelbir et al., "Automatic Differentiation Variational Inference", 2017.
+
+    Examples:
+        >>> import jax.numpy as jnp, understudy
+        >>> from understudy import methods
+        >>> from understudy.students import FullGaussian
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=2)
+        >>> methods.vi(target, FullGaussian(2), updates=50, progress=False).sample(0, 5).shape
+        (5, 2)
     """
     return train(target, student, Identity(), ExclusiveKL(), data, **settings)
 
@@ -125,7 +141,15 @@ def persistent_mcmc(
 def mcmc(
     target: Target, start: Float[Array, "n d"], teacher: Teacher | None = None, **settings: Any
 ) -> Trained:
-    """MCMC itself: the student's parameters are its draws, which the teacher replaces."""
+    """MCMC itself: the student's parameters are its draws, which the teacher replaces.
+
+    Examples:
+        >>> import jax.numpy as jnp, understudy
+        >>> from understudy import methods
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=2)
+        >>> methods.mcmc(target, jnp.zeros((10, 2)), updates=50, progress=False).student.z.shape
+        (10, 2)
+    """
     return train(
         target, Particles(start), teacher or _langevin(), Copy(), particles=len(start), **settings
     )

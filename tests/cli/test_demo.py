@@ -7,10 +7,20 @@ import numpy as np
 import pytest
 
 from understudy import cli, files
-from understudy.cli import demo
+from understudy.cli import demo, schools
 from understudy.core import IngredientError
-from understudy.students import Gated
+from understudy.posterior import Posterior, cost
+from understudy.students import FullGaussian, Gated
+from understudy.targets.numpyro import from_numpyro
 from understudy.teachers import mala
+
+LITTLE = np.linspace(-1, 1, 50)[:, None]
+
+
+def stand_in():
+    """A Gaussian in the place of the fit of eight schools."""
+    target = from_numpyro(schools.eight_schools, schools.EFFECTS, schools.ERRORS)
+    return Posterior(target, FullGaussian(10))
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +32,11 @@ def printed(tmp_path_factory):
         small["student"] = lambda key: Gated(key, 1, branches=2, hidden=(4,))
         for name, value in small.items():
             patch.setattr(demo, name, value)
+        patch.setattr(schools, "fit_schools", lambda *_: stand_in())
+        patch.setattr(schools, "MANY", 20_000)
+        patch.setattr(
+            cost, "measure_nuts", lambda *_: cost.NutsCost(1.0, 100.0, np.ones((50, 10)) * LITTLE)
+        )
         figures = demo.run(demo.Settings(updates=3, draws=20_000), folder, progress=False)
     return folder, figures
 
@@ -29,11 +44,19 @@ def printed(tmp_path_factory):
 def test_the_files_are_there(printed):
     folder, _ = printed
     names = {path.name for path in folder.iterdir()}
-    expected = {"report.html", "report.json", "density.png", "metrics.jsonl", "rows.jsonl"}
+    expected = {
+        "report.html",
+        "report.json",
+        "density.png",
+        "schools.png",
+        "metrics.jsonl",
+        "rows.jsonl",
+    }
     assert names == expected | {"student.safetensors"}
     assert [row["step"] for row in files.read_rows(folder / "metrics.jsonl")] == [1, 3]
     assert isinstance(files.load(folder / "student.safetensors"), Gated)
-    assert (folder / "report.html").read_text().count("data:image/png") == 2
+    assert (folder / "report.html").read_text().count("data:image/png") == 3
+    assert (folder / "report.html").stat().st_size < 1_000_000
 
 
 def test_the_figures_are_sound(printed):

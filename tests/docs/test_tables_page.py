@@ -18,7 +18,9 @@ def write(path, table, rows):
 
 
 def test_the_page_for_tables_runs_and_predicts(tmp_path):
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "howto" / "tables.md").read_text(), re.DOTALL)
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "howto" / "tables.md").read_text(), re.DOTALL
+    )
     body = [line for line in code.splitlines() if line.strip() and "import" not in line]
     assert len(body) <= 20
     table, split = data.load("crabs"), data.splits(200)

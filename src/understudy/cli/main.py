@@ -13,7 +13,7 @@ from typing import Any
 from understudy.cli.parsing import HelpPrinted, Parser, UsageError, name_table, unknown_word
 
 COMMANDS = {
-    "demo": "Train a student on a two-mode mixture in half a minute, and look at what it learnt.",
+    "demo": "Teach a sampler two modes, fit a model beside NUTS, and look at both: a minute.",
     "fit": "Fit a NumPyro model with no settings.",
     "sample": "Draw from a fitted posterior into a file of netCDF, NumPy or CSV.",
     "check": "Say whether the draws of a fitted posterior can be trusted.",
@@ -22,7 +22,7 @@ COMMANDS = {
 
 _EXAMPLES = """\
 examples:
-  understudy demo                               train a student in half a minute and look at it
+  understudy demo                               a minute: two modes, a model beside NUTS, a report
   understudy report runs/demo                   one HTML page about a run
   understudy fit model.py:model --data d.json   fit a NumPyro model with no settings, to runs/posterior
   understudy sample runs/posterior -n 100000 --out draws.nc

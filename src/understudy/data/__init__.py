@@ -144,6 +144,12 @@ def load(name: str) -> Table | Images:
 
     Args:
         name: one of :data:`NAMES`, the tables, or "mnist".
+
+    Examples:
+        >>> from understudy import data
+        >>> table = data.load("crabs")
+        >>> table.features.shape, table.names[:2]
+        ((200, 6), ('sex', 'FL'))
     """
     if not isinstance(name, str) or name not in (*_SETS, "mnist"):
         raise IngredientError(f"A data set is one of {', '.join(NAMES)}, mnist; {shown(name)} came.")
@@ -159,7 +165,13 @@ def load(name: str) -> Table | Images:
 
 
 def local() -> list[str]:
-    """The tables that can be loaded without a network."""
+    """The tables that can be loaded without a network.
+
+    Examples:
+        >>> from understudy import data
+        >>> "crabs" in data.local()
+        True
+    """
     return [n for n, known in _SETS.items() if known.download is None or files.find(f"uci/{n}.csv")]
 
 

@@ -75,7 +75,14 @@ class Splits(NamedTuple):
 
 
 def splits(rows: int, count: int = 20, share: float = 0.1, seed: int = 0) -> Splits:
-    """Random splits, fixed by the seed: ``share`` of the rows for testing, the rest for training."""
+    """Random splits, fixed by the seed: ``share`` of the rows for testing, the rest for training.
+
+    Examples:
+        >>> from understudy import data
+        >>> split = data.splits(200, count=5)
+        >>> split.train.shape, split.test.shape
+        ((5, 180), (5, 20))
+    """
     whole("rows", rows, least=2, most=_MOST_INDICES)
     whole("count", count, most=_MOST_INDICES // rows)
     held = round(rows * float(fraction("share", share)))
@@ -91,7 +98,15 @@ def splits(rows: int, count: int = 20, share: float = 0.1, seed: int = 0) -> Spl
 def standardise(
     train: Float[np.ndarray, "n d"], *others: Float[np.ndarray, "m d"]
 ) -> tuple[Float[np.ndarray, "..."], ...]:
-    """Subtract the training mean and divide by the training deviation; constant columns become zero."""
+    """Subtract the training mean and divide by the training deviation; constant columns become zero.
+
+    Examples:
+        >>> import numpy as np
+        >>> from understudy import data
+        >>> train, test = data.standardise(np.array([[0.0], [2.0]]), np.array([[4.0]]))
+        >>> train[:, 0].tolist()
+        [-1.0, 1.0]
+    """
     train, others = _numbers(train), tuple(_numbers(rows) for rows in others)
     if any(rows.shape[1] != train.shape[1] for rows in others):
         raise IngredientError(

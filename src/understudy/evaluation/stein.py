@@ -46,6 +46,13 @@ def kernel_stein_discrepancy(
         squared: the mean itself, rather than its root, which is zero where that is negative.
 
     Reference: Liu, Lee and Jordan, "A Kernelized Stein Discrepancy", 2016.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.evaluation import kernel_stein_discrepancy
+        >>> a, b = jax.random.normal(jax.random.key(0), (2, 500, 2))
+        >>> bool(kernel_stein_discrepancy(a, -a) < kernel_stein_discrepancy(a + 1, -(a + 1)))
+        True
     """
     n, radial = z.shape[0], chosen_kernel(kernel, bandwidth, z)
     total = _quadratic_forms(jnp.ones((n, 1)), z, score, radial)[0]
@@ -69,6 +76,13 @@ def stein_test(
     """Whether independent draws may come from the target, by a wild bootstrap of random signs.
 
     Reference: Chwialkowski, Strathmann and Gretton, "A Kernel Test of Goodness of Fit", 2016.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.evaluation import stein_test
+        >>> a, b = jax.random.normal(jax.random.key(0), (2, 500, 2))
+        >>> bool(stein_test(jax.random.key(1), a + 1, -(a + 1)).p_value < 0.05)
+        True
     """
     signs = jax.random.rademacher(key, (z.shape[0], repeats), z.dtype)
     weights = jnp.concatenate([jnp.ones((z.shape[0], 1)), signs], axis=1) / z.shape[0]

@@ -44,6 +44,18 @@ class JensenShannon(Discriminating):
     Args:
         saturating: use the loss of the bound itself, which is weak where the critic is sure.
         critic, critic_steps: as for every :class:`WithCritic`.
+
+    Examples:
+        >>> import jax.numpy as jnp, optax, understudy
+        >>> from understudy.feedbacks import JensenShannon
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import mala
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=1)
+        >>> ingredients = FullGaussian(1), mala(0.5, steps=5), JensenShannon()
+        >>> settings = {"updates": 200, "optimiser": optax.adam(0.02), "progress": False}
+        >>> trained = understudy.train(target, *ingredients, **settings)
+        >>> bool(trained.summary()["mean"].iloc[0] > 0.5)
+        True
     """
 
     saturating: bool = eqx.field(static=True, default=False)

@@ -36,6 +36,18 @@ class InclusiveKL(CriticFree):
 
     Args:
         control: use the control variate.
+
+    Examples:
+        >>> import jax.numpy as jnp, optax, understudy
+        >>> from understudy.feedbacks import InclusiveKL
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import mala
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=1)
+        >>> ingredients = FullGaussian(1), mala(0.5, steps=5), InclusiveKL()
+        >>> settings = {"updates": 200, "optimiser": optax.adam(0.02), "progress": False}
+        >>> trained = understudy.train(target, *ingredients, **settings)
+        >>> bool(trained.summary()["mean"].iloc[0] > 0.5)
+        True
     """
 
     control: bool = eqx.field(static=True, default=True)

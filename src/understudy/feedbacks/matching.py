@@ -56,6 +56,18 @@ class EnergyDistance(TwoSample):
             agree whatever the student, which comes out too wide.
         pool: compare pairs (x, z) over the whole batch rather than the particles of each condition;
             needed with one particle per condition. The numbers of x and z should have similar scales.
+
+    Examples:
+        >>> import jax.numpy as jnp, optax, understudy
+        >>> from understudy.feedbacks import EnergyDistance
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import mala
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=1)
+        >>> ingredients = FullGaussian(1), mala(0.5, steps=5), EnergyDistance()
+        >>> settings = {"updates": 200, "optimiser": optax.adam(0.02), "progress": False}
+        >>> trained = understudy.train(target, *ingredients, **settings)
+        >>> bool(trained.summary()["mean"].iloc[0] > 0.5)
+        True
     """
 
     def kernel_for(self, sets: TwoSets) -> Kernel:
@@ -78,6 +90,18 @@ class MaximumMeanDiscrepancy(TwoSample):
         bandwidth: h; None takes the median distance between before and after in each update.
         diagonal: compare each draw with its own improvement too (biased).
         pool: compare pairs (x, z) over the whole batch.
+
+    Examples:
+        >>> import jax.numpy as jnp, optax, understudy
+        >>> from understudy.feedbacks import MaximumMeanDiscrepancy
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import mala
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=1)
+        >>> ingredients = FullGaussian(1), mala(0.5, steps=5), MaximumMeanDiscrepancy()
+        >>> settings = {"updates": 200, "optimiser": optax.adam(0.02), "progress": False}
+        >>> trained = understudy.train(target, *ingredients, **settings)
+        >>> bool(trained.summary()["mean"].iloc[0] > 0.5)
+        True
     """
 
     kernel: str = eqx.field(static=True, default="gaussian")
@@ -107,6 +131,18 @@ class MomentMatching(TwoSample):
         order: how many moments.
         diagonal: compare each draw with its own improvement too (biased).
         pool: compare pairs (x, z) over the whole batch, and so only what is true on average over x.
+
+    Examples:
+        >>> import jax.numpy as jnp, optax, understudy
+        >>> from understudy.feedbacks import MomentMatching
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import mala
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=1)
+        >>> ingredients = FullGaussian(1), mala(0.5, steps=5), MomentMatching()
+        >>> settings = {"updates": 200, "optimiser": optax.adam(0.02), "progress": False}
+        >>> trained = understudy.train(target, *ingredients, **settings)
+        >>> bool(trained.summary()["mean"].iloc[0] > 0.5)
+        True
     """
 
     order: int = eqx.field(static=True, default=2)

@@ -29,6 +29,17 @@ class MomentProjection(Projection):
 
     Args:
         rate: the share, in (0, 1].
+
+    Examples:
+        >>> import jax.numpy as jnp, understudy
+        >>> from understudy.feedbacks import MomentProjection
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import mala
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=1)
+        >>> ingredients = FullGaussian(1), mala(0.5, steps=5), MomentProjection(0.1)
+        >>> trained = understudy.train(target, *ingredients, updates=100, progress=False)
+        >>> bool(abs(trained.summary()["mean"].iloc[0] - 1) < 0.2)
+        True
     """
 
     rate: Float[Array, ""] = eqx.field(converter=partial(positive, "rate"), default=0.1)

@@ -23,6 +23,14 @@ def save(path: str | Path, module: PyTree) -> None:
         path: the file; its folder is made if need be.
         module: modules, arrays, random keys, numbers, strings and containers of them. Functions are
             stored by name, so lambdas are refused.
+
+    Examples:
+        >>> import tempfile, understudy
+        >>> from understudy.students import FullGaussian
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     understudy.save(f"{folder}/student.safetensors", FullGaussian(2))
+        ...     understudy.load(f"{folder}/student.safetensors").dim
+        2
     """
     checked_path(path)
     module = module.storable() if isinstance(module, Storable) else module
@@ -45,6 +53,14 @@ def load(path: str | Path, classes: Sequence[Any] = (), target: Any = None) -> A
             equinox, flowjax, paramax, jax.nn and jax.numpy are known already. For a posterior also its
             NumPyro model.
         target: of a posterior, in place of the one that the file describes.
+
+    Examples:
+        >>> import tempfile, understudy
+        >>> from understudy.students import FullGaussian
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     understudy.save(f"{folder}/student.safetensors", FullGaussian(2))
+        ...     understudy.load(f"{folder}/student.safetensors").dim
+        2
     """
     known = Known(classes)
     arrays, description = read(path)

@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 
 class Gradients(int):
-    """A budget counted in gradient evaluations: ``budget=Gradients(500_000)``."""
+    """A budget counted in gradient evaluations: ``budget=Gradients(500_000)``.
+
+    Examples:
+        >>> import understudy
+        >>> budget = understudy.Gradients(500_000)
+        >>> int(budget)
+        500000
+    """
 
 
 class Budget:

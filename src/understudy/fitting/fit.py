@@ -81,7 +81,7 @@ def fit(
     Returns:
         The posterior; its ``verdict`` says whether the student's draws can be given as they are.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp, understudy
         >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=2)
         >>> understudy.fit(target, verbose=False).sample(0, 1000)["z"].shape

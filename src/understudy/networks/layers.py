@@ -13,17 +13,38 @@ Layer = tuple[Float[Array, "_ _"], Float[Array, " _"]]
 
 
 def layers_size(shapes: Sequence[tuple[int, int]]) -> int:
-    """The length of the vector, for the (inputs, outputs) of every layer."""
+    """The length of the vector, for the (inputs, outputs) of every layer.
+
+    Examples:
+        >>> from understudy.networks import layers_size
+        >>> layers_size([(3, 4), (4, 1)])
+        21
+    """
     return sum((inputs + 1) * outputs for inputs, outputs in shapes)
 
 
 def join_layers(layers: Sequence[Layer]) -> Float[Array, " d"]:
-    """One vector of all weights and biases."""
+    """One vector of all weights and biases.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from understudy.networks import join_layers, split_layers
+        >>> z = jnp.arange(21.0)
+        >>> bool((join_layers(split_layers(z, [(3, 4), (4, 1)])) == z).all())
+        True
+    """
     return jnp.concatenate([part for weight, bias in layers for part in (weight.ravel(), bias)])
 
 
 def split_layers(z: Float[Array, " d"], shapes: Sequence[tuple[int, int]]) -> list[Layer]:
-    """Weights and biases of every layer again, for the (inputs, outputs) of each."""
+    """Weights and biases of every layer again, for the (inputs, outputs) of each.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from understudy.networks import split_layers
+        >>> [weight.shape for weight, bias in split_layers(jnp.arange(21.0), [(3, 4), (4, 1)])]
+        [(4, 3), (1, 4)]
+    """
     layers, at = [], 0
     for inputs, outputs in shapes:
         middle, end = at + inputs * outputs, at + (inputs + 1) * outputs

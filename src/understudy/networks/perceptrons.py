@@ -18,6 +18,13 @@ class Perceptron(eqx.Module):
         key: random key for the weights (Glorot-scaled Gaussians; biases start at zero).
         widths: sizes of the input, the hidden layers and the output.
         activation: between layers.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.networks import Perceptron
+        >>> network = Perceptron(jax.random.key(0), [3, 16, 2])
+        >>> network(jax.numpy.ones(3)).shape
+        (2,)
     """
 
     weights: list[Float[Array, "out in"]]
@@ -62,6 +69,13 @@ class Critic(eqx.Module):
         hidden: widths of the hidden layers.
         activation: between layers.
         outputs: how many values it has; None makes it a scalar.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.networks import Critic
+        >>> critic = Critic(jax.random.key(0), dim=2, x=None)
+        >>> critic(jax.numpy.ones(2), None).shape
+        ()
     """
 
     network: Perceptron
@@ -87,6 +101,13 @@ class Critic(eqx.Module):
 
 
 def flat(x: Condition) -> Float[Array, " m"]:
-    """All numbers of a condition as one vector, empty for None."""
+    """All numbers of a condition as one vector, empty for None.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from understudy.networks import flat
+        >>> flat((jnp.ones(2), jnp.ones((2, 2)))).shape
+        (6,)
+    """
     leaves = [jnp.ravel(leaf).astype(float) for leaf in jax.tree.leaves(x)]
     return jnp.concatenate(leaves) if leaves else jnp.zeros(0)

@@ -85,6 +85,14 @@ class Posterior(eqx.Module):
         verdict: what the fit saw of its own student; None where nothing looked.
         record: draws of the chains that the student learnt from, one a row; None where there are none.
         double: whether to compute in double precision, as locations far from zero on their scale need.
+
+    Examples:
+        >>> import jax.numpy as jnp, understudy
+        >>> from understudy.students import FullGaussian
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
+        >>> result = understudy.Posterior(target, FullGaussian(2))
+        >>> result.sample(0, 1000)["z"].shape
+        (1000, 2)
     """
 
     target: Target
@@ -395,7 +403,7 @@ class Posterior(eqx.Module):
             key: random key; None makes one of the seed.
             n: how many draws.
 
-        Example:
+        Examples:
             >>> import jax.numpy as jnp, understudy
             >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=2)
             >>> list(understudy.fit(target, verbose=False).summary().index)

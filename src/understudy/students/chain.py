@@ -29,6 +29,14 @@ class TruncatedChain(Student):
         steps: number of steps.
         step_size: start of every step size.
         kind: "langevin" or "leapfrog".
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import DiagonalGaussian, TruncatedChain
+        >>> from understudy.targets import banana
+        >>> student = TruncatedChain(DiagonalGaussian(2), banana(), steps=3)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
 
     base: Student

@@ -32,6 +32,13 @@ class CouplingFlow(ExplicitStudent):
         width: hidden units of each coupling's network.
         directions: orthonormal columns of the turn; None turns nothing.
         stretch: standard deviations along them.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import CouplingFlow
+        >>> student = CouplingFlow(jax.random.key(0), dim=2)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
 
     enter: Float[Array, "l d w"]

@@ -26,6 +26,13 @@ class Bernoulli(DiscreteStudent, ProjectableStudent):
     Args:
         dim: size of a draw.
         probability: start of the probabilities of one, one number or a vector.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import Bernoulli
+        >>> student = Bernoulli(3)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 3)
     """
 
     logits: Float[Array, " d"]
@@ -59,6 +66,13 @@ class Categorical(DiscreteStudent, ProjectableStudent):
     Args:
         dim: size of a draw.
         categories: values each coordinate can take; they start equally probable.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import Categorical
+        >>> student = Categorical(3, categories=4)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 3)
     """
 
     logits: Float[Array, "d categories"]
@@ -102,6 +116,13 @@ class Autoregressive(DiscreteStudent):
         depth: number of hidden layers.
         condition: an example condition, for its shapes; None if there is none.
         activation: between layers.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import Autoregressive
+        >>> student = Autoregressive(jax.random.key(0), dim=9)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 9)
     """
 
     network: eqx.nn.MLP

@@ -32,6 +32,13 @@ class Dropout(Student):
             one for each matrix (0 keeps a layer's inputs, for instance).
         noise: "units" drops inputs of a layer (dropout), "connections" drops single weights
             (DropConnect), "gaussian" multiplies single weights by Gaussian noise.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import Dropout
+        >>> student = Dropout(jax.random.key(0), [(3, 4), (4, 1)], rate=0.1)
+        >>> student.dim, student.sample(jax.random.key(1), None, 5).shape
+        (21, (5, 21))
     """
 
     weights: list[Float[Array, "out in"]]

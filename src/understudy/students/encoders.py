@@ -65,6 +65,13 @@ def gaussian_encoder(
         condition: an example condition, for its shapes.
         hidden: widths of the hidden layers.
         activation: between layers.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from understudy.students import gaussian_encoder
+        >>> student = gaussian_encoder(jax.random.key(0), dim=2, condition=jnp.zeros(4))
+        >>> student.sample(jax.random.key(1), jnp.ones(4), 5).shape
+        (5, 2)
     """
     widths = [flat(condition).size, *sizes("hidden", hidden), 2 * whole("dim", dim)]
     return GaussianEncoder(_OnFlat(Perceptron(key, widths, activation)), dim)

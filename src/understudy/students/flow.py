@@ -34,6 +34,14 @@ class Flow(ExplicitStudent):
 
     Args:
         distribution: a flowjax distribution of shape (d,).
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from flowjax.distributions import Normal
+        >>> from understudy.students import Flow
+        >>> student = Flow(Normal(jnp.zeros(2)))
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
 
     distribution: AbstractDistribution
@@ -87,6 +95,13 @@ def coupling_flow(
         knots: knots of each spline on (-4, 4); the tails are affine.
         mean: shift applied last, frozen: one number or a vector.
         scale: scale applied last, frozen: one number, a vector or a lower triangular matrix.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import coupling_flow
+        >>> student = coupling_flow(jax.random.key(0), dim=2)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
     build = partial(flows.coupling_flow, invert=True)
     return _flow(build, key, dim, layers, condition, width, knots, mean, scale)
@@ -118,6 +133,13 @@ def autoregressive_flow(
         mean: shift applied last, frozen: one number or a vector.
         scale: scale applied last, frozen: one number, a vector or a lower triangular matrix.
         fast_sample: if True a draw is one pass and a density ``dim`` passes; if False the other way.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import autoregressive_flow
+        >>> student = autoregressive_flow(jax.random.key(0), dim=2)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
     build = partial(flows.masked_autoregressive_flow, invert=not fast_sample)
     return _flow(build, key, dim, layers, condition, width, knots, mean, scale)

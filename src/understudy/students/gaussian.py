@@ -57,6 +57,13 @@ class DiagonalGaussian(MeanField, ExplicitStudent, ProjectableStudent):
         dim: size of a draw.
         mean: start of the mean, one number or a vector.
         scale: start of the standard deviations, one positive number or a vector.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import DiagonalGaussian
+        >>> student = DiagonalGaussian(2, mean=1.0, scale=0.5)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
 
     def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
@@ -89,6 +96,13 @@ class NormalisedGaussian(MeanField):
     Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017, section 5.2.
 
     Its settings are those of :class:`DiagonalGaussian`.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import NormalisedGaussian
+        >>> student = NormalisedGaussian(2)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
 
     def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
@@ -114,6 +128,13 @@ class FullGaussian(ExplicitStudent, ProjectableStudent):
         dim: size of a draw.
         mean: start of the mean, one number or a vector.
         scale: start of L: one positive number, a vector (its diagonal) or a lower triangular matrix.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import FullGaussian
+        >>> student = FullGaussian(2, mean=1.0, scale=0.5)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
 
     mean: Float[Array, " d"]
@@ -173,6 +194,13 @@ class LowRankGaussian(ExplicitStudent, ProjectableStudent):
         rank: number of columns of F.
         mean: start of the mean, one number or a vector.
         scale: start of the diagonal, one positive number or a vector; F starts as a tenth of it.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import LowRankGaussian
+        >>> student = LowRankGaussian(5, rank=2)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 5)
     """
 
     mean: Float[Array, " d"]
@@ -260,6 +288,13 @@ class GaussianMixture(ExplicitStudent, StratifiedStudent):
         dim: size of a draw.
         components: number of Gaussians.
         spread: standard deviation of the means at the start; scales start at one, weights equal.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import GaussianMixture
+        >>> student = GaussianMixture(jax.random.key(0), dim=2, components=3)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
 
     logits: Float[Array, " k"]

@@ -30,6 +30,13 @@ def image_encoder(
         size: height and width of the images.
         hidden: widths of the perceptron's hidden layers.
         channels: of the convolutions.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from understudy.students import image_encoder
+        >>> student = image_encoder(jax.random.key(0), 2, (8, 8), hidden=(16,), channels=(4, 8))
+        >>> student.sample(jax.random.key(1), jnp.ones((8, 8)), 5).shape
+        (5, 2)
     """
     return GaussianEncoder(ImageNetwork(key, size, 2 * whole("dim", dim), hidden, channels), dim)
 

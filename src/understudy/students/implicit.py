@@ -25,6 +25,13 @@ class Implicit(Student):
         hidden: widths of the hidden layers.
         condition: an example condition, for its shapes; None if there is none.
         activation: between layers.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import Implicit
+        >>> student = Implicit(jax.random.key(0), dim=2)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
 
     network: Perceptron
@@ -71,6 +78,13 @@ class Gated(StratifiedStudent):
         condition: an example condition, for its shapes; None if there is none.
         activation: between layers.
         spread: standard deviation of the branches' centres at the start.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import Gated
+        >>> student = Gated(jax.random.key(0), dim=2, branches=4)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
 
     networks: Perceptron

@@ -25,6 +25,13 @@ class Mixture(ExplicitStudent, StratifiedStudent):
     Args:
         components: explicit students that differ in their numbers alone.
         weights: their probabilities at the start, up to a factor; equal if None.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import Mixture, FullGaussian
+        >>> student = Mixture([FullGaussian(2), FullGaussian(2, mean=3.0)])
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
 
     components: ExplicitStudent

@@ -19,6 +19,13 @@ class Particles(ProjectableStudent):
 
     Args:
         z: the particles, one a row.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from understudy.students import Particles
+        >>> student = Particles(jnp.zeros((5, 2)))
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
 
     z: Float[Array, "m d"]

@@ -19,6 +19,13 @@ class VariationalProgram(Student):
     Args:
         weight: start of (w1, w2), one number or two.
         bias: start of (b1, b2), one number or two.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import VariationalProgram
+        >>> student = VariationalProgram()
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 1)
     """
 
     weight: Float[Array, " 2"]

@@ -83,6 +83,13 @@ def semi_implicit(
         hidden: widths of the hidden layers.
         condition: an example condition, for its shapes; None if there is none.
         activation: between layers.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.students import semi_implicit
+        >>> student = semi_implicit(jax.random.key(0), dim=2)
+        >>> student.sample(jax.random.key(1), None, 5).shape
+        (5, 2)
     """
     size = flat(condition).size
     widths = [size + whole("noise", noise), *sizes("hidden", hidden), 2 * whole("dim", dim)]

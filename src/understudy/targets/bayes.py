@@ -52,6 +52,13 @@ class BayesianNetwork(Target):
         noise: standard deviation of the labels around the network, for "gaussian".
         weights: of the rows, in the log-likelihood; a zero leaves a row out.
         classes: number of classes, for "categorical".
+
+    Examples:
+        >>> import numpy as np
+        >>> from understudy.targets import BayesianNetwork
+        >>> x = np.random.default_rng(0).normal(size=(20, 3))
+        >>> BayesianNetwork(x, (x[:, 0] > 0).astype(int), hidden=(5,)).dim
+        26
     """
 
     features: Float[Array, "n p"]
@@ -207,7 +214,15 @@ class RandomRows(eqx.Module):
 def logistic_regression(
     features: ArrayLike, labels: ArrayLike, prior_scale: ArrayLike = 1.0
 ) -> BayesianNetwork:
-    """Bayesian logistic regression, y ~ Bernoulli(sigmoid(w x + b)); the last weight is b."""
+    """Bayesian logistic regression, y ~ Bernoulli(sigmoid(w x + b)); the last weight is b.
+
+    Examples:
+        >>> import numpy as np
+        >>> from understudy.targets import logistic_regression
+        >>> x = np.random.default_rng(0).normal(size=(20, 3))
+        >>> logistic_regression(x, (x[:, 0] > 0).astype(int)).dim
+        4
+    """
     return BayesianNetwork(features, labels, (), prior_scale=prior_scale)
 
 

@@ -27,6 +27,17 @@ class LogDensity(Target):
             :class:`understudy.targets.parameters.Parameters`.
         conditional: whether the function takes the condition ``x`` as its second argument (with named
             parameters, by the name ``x``).
+
+    Examples:
+        >>> import jax.numpy as jnp, understudy
+        >>> from numpyro.distributions import constraints
+        >>> flat = understudy.LogDensity(lambda z: -0.5 * jnp.sum(z**2), dim=3)
+        >>> named = understudy.LogDensity(
+        ...     lambda p: -p["tau"] - 0.5 * p["mu"] @ p["mu"],
+        ...     {"mu": (2,), "tau": constraints.positive},
+        ... )
+        >>> flat.dim, named.dim
+        (3, 3)
     """
 
     function: Callable

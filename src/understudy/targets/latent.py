@@ -36,6 +36,14 @@ class LatentVariableModel(Target):
         dim: size of the latent vector.
         likelihood: "bernoulli" (x is 0 or 1; numbers between count as shares) or "gaussian".
         noise: where the standard deviation of a Gaussian likelihood starts.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.networks import Perceptron
+        >>> from understudy.targets import LatentVariableModel
+        >>> model = LatentVariableModel(Perceptron(jax.random.key(0), [2, 16, 10]), dim=2)
+        >>> model.generate(jax.random.key(1), 4).shape
+        (4, 10)
     """
 
     decoder: Callable[[Float[Array, " d"]], Float[Array, "..."]]

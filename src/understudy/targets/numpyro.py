@@ -148,6 +148,14 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> NumPyroTarget:
         model: a function with NumPyro's ``sample`` statements.
         args: what the model is called with: data, sizes, settings.
         kwargs: the same, by name.
+
+    Examples:
+        >>> import numpyro, numpyro.distributions as dist, understudy
+        >>> def model(y):
+        ...     mu = numpyro.sample("mu", dist.Normal(0, 5))
+        ...     numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+        >>> understudy.from_numpyro(model, 1.3).dim
+        1
     """
     if not callable(model):
         raise IngredientError(

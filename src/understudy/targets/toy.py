@@ -20,6 +20,13 @@ class MixtureOfGaussians(Target):
         means: (k, d) centres.
         scales: standard deviations, one or k.
         weights: probabilities, equal if None.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from understudy.targets import MixtureOfGaussians
+        >>> target = MixtureOfGaussians(jnp.array([[-3.0], [3.0]]), 1.0, jnp.array([0.3, 0.7]))
+        >>> bool(target.log_density(jnp.array([3.0])) > target.log_density(jnp.array([-3.0])))
+        True
     """
 
     means: Float[Array, "k d"]
@@ -76,24 +83,60 @@ class Warped(Target):
 
 
 def two_gaussians() -> MixtureOfGaussians:
-    """The mixture of section 5.1 of the paper: 1/2 N(-3, 1) + 1/2 N(3, 1)."""
+    """The mixture of section 5.1 of the paper: 1/2 N(-3, 1) + 1/2 N(3, 1).
+
+    Examples:
+        >>> import jax
+        >>> from understudy.targets import two_gaussians
+        >>> target = two_gaussians()
+        >>> z = target.sample(jax.random.key(0), 5)
+        >>> z.shape, target.log_density(z[0]).shape
+        ((5, 1), ())
+    """
     return MixtureOfGaussians([[-3.0], [3.0]])
 
 
 def eight_gaussians(radius: float = 4.0, scale: float = 0.5) -> MixtureOfGaussians:
-    """Eight Gaussians on a circle."""
+    """Eight Gaussians on a circle.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.targets import eight_gaussians
+        >>> target = eight_gaussians()
+        >>> z = target.sample(jax.random.key(0), 5)
+        >>> z.shape, target.log_density(z[0]).shape
+        ((5, 2), ())
+    """
     angles = jnp.arange(8) * jnp.pi / 4
     return MixtureOfGaussians(radius * jnp.stack([jnp.cos(angles), jnp.sin(angles)], -1), scale)
 
 
 def forty_gaussians(seed: int = 0, box: float = 40.0, scale: float = 1.0) -> MixtureOfGaussians:
-    """Forty Gaussians at random places of a box."""
+    """Forty Gaussians at random places of a box.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.targets import forty_gaussians
+        >>> target = forty_gaussians()
+        >>> z = target.sample(jax.random.key(0), 5)
+        >>> z.shape, target.log_density(z[0]).shape
+        ((5, 2), ())
+    """
     means = jax.random.uniform(jax.random.key(seed), (40, 2), minval=-box, maxval=box)
     return MixtureOfGaussians(means, scale)
 
 
 def banana(curvature: float = 0.5) -> Warped:
-    """A banana: z1 is Gaussian with scale 2, z2 is Gaussian around ``curvature`` z1^2."""
+    """A banana: z1 is Gaussian with scale 2, z2 is Gaussian around ``curvature`` z1^2.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.targets import banana
+        >>> target = banana(curvature=0.5)
+        >>> z = target.sample(jax.random.key(0), 5)
+        >>> z.shape, target.log_density(z[0]).shape
+        ((5, 2), ())
+    """
 
     def forward(noise):
         first = 2.0 * noise[0]
@@ -107,7 +150,16 @@ def banana(curvature: float = 0.5) -> Warped:
 
 
 def funnel(dim: int = 2, scale: float = 1.5) -> Warped:
-    """Neal's funnel: z1 ~ N(0, scale^2), the others ~ N(0, exp(z1))."""
+    """Neal's funnel: z1 ~ N(0, scale^2), the others ~ N(0, exp(z1)).
+
+    Examples:
+        >>> import jax
+        >>> from understudy.targets import funnel
+        >>> target = funnel(dim=5)
+        >>> z = target.sample(jax.random.key(0), 5)
+        >>> z.shape, target.log_density(z[0]).shape
+        ((5, 5), ())
+    """
 
     def forward(noise):
         first = scale * noise[0]
@@ -121,7 +173,16 @@ def funnel(dim: int = 2, scale: float = 1.5) -> Warped:
 
 
 class Ring(Target):
-    """A ring in the plane: the squared radius is Gaussian, truncated at zero, the angle uniform."""
+    """A ring in the plane: the squared radius is Gaussian, truncated at zero, the angle uniform.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.targets import Ring
+        >>> target = Ring(radius=3.0, width=0.3)
+        >>> z = target.sample(jax.random.key(0), 5)
+        >>> z.shape, target.log_density(z[0]).shape
+        ((5, 2), ())
+    """
 
     radius: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=3.0)
     width: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.3)
@@ -150,6 +211,14 @@ class Moons(Target):
         radius: of both crescents.
         width: about their standard deviation across.
         arc: standard deviation of the angle.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.targets import Moons
+        >>> target = Moons()
+        >>> z = target.sample(jax.random.key(0), 5)
+        >>> z.shape, target.log_density(z[0]).shape
+        ((5, 2), ())
     """
 
     radius: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=2.0)
@@ -189,7 +258,16 @@ class Moons(Target):
 
 
 def two_moons() -> Moons:
-    """Two interlocking crescents of radius 2."""
+    """Two interlocking crescents of radius 2.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.targets import two_moons
+        >>> target = two_moons()
+        >>> z = target.sample(jax.random.key(0), 5)
+        >>> z.shape, target.log_density(z[0]).shape
+        ((5, 2), ())
+    """
     return Moons()
 
 
@@ -204,6 +282,13 @@ class Ising(Target):
         rows: of the grid.
         columns: of the grid; at most 16 sites in all, since every state is enumerated.
         coupling: above zero, neighbours like to agree.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from understudy.targets import Ising
+        >>> target = Ising(3, 3, coupling=0.4)
+        >>> bool(target.log_density(jnp.ones(9)) == target.log_density(jnp.zeros(9)))
+        True
     """
 
     coupling: Float[Array, ""]

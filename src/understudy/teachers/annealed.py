@@ -39,6 +39,16 @@ class Annealed(TeacherWrapper):
         power: beta_k = (k / rungs)^power; above 1 it spends more rungs near the base.
         resample_below: resample when the effective share of the particles falls below this; None never
             does.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import Annealed, mala
+        >>> teacher, proposal = Annealed(mala(0.3)), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
 
     teacher: Teacher
@@ -129,6 +139,16 @@ def tempered_smc(
     Resampling mixes the rows, so the improved draws are not paired with the student's.
 
     Reference: Del Moral, Doucet and Jasra, "Sequential Monte Carlo samplers", 2006.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import tempered_smc, mala
+        >>> teacher, proposal = tempered_smc(mala(0.3)), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     return Annealed(teacher, rungs, resample_below=resample_below, **settings)
 

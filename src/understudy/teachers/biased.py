@@ -21,6 +21,16 @@ def minibatch_mala(
     transitions are exact for the minibatch's own posterior, which is not the posterior of all the data.
 
     Reference: Bardenet, Doucet and Holmes, "On Markov chain Monte Carlo methods for tall data", 2017.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import minibatch_mala
+        >>> teacher, proposal = minibatch_mala(0.1), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     return mala(step_size, steps, target_acceptance, **settings)
 
@@ -31,6 +41,16 @@ def sgld(step_size: Any = 0.01, steps: Any = 1) -> Kernel:
     The gradient is that of the log density given, an estimate when the condition x is a minibatch.
 
     Reference: Welling and Teh, "Bayesian learning via stochastic gradient Langevin dynamics", 2011.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import sgld
+        >>> teacher, proposal = sgld(0.01, steps=5), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     return Kernel(adapters.sgld, {"step_size": step_size}, steps)
 
@@ -45,6 +65,16 @@ def sghmc(step_size: Any = 0.01, leapfrogs: int = 10, steps: Any = 1, friction: 
         leapfrogs: steps between refreshments of the momentum (static).
         steps: number of transitions T.
         friction: how strongly the momentum decays.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import sghmc
+        >>> teacher, proposal = sghmc(0.01), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     whole("leapfrogs", leapfrogs)
     parameters = {"step_size": step_size, "friction": positive("friction", friction)}
@@ -60,6 +90,16 @@ def mclmc(step_size: Any = 0.5, steps: Any = 1, decoherence: Any = 2.0) -> Kerne
         step_size: step of the integrator.
         steps: number of transitions T.
         decoherence: the length over which the direction of motion is forgotten.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import mclmc
+        >>> teacher, proposal = mclmc(0.5), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     parameters = {"step_size": step_size, "L": positive("decoherence", decoherence)}
     return Kernel(adapters.mclmc, parameters, steps)

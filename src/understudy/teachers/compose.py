@@ -27,6 +27,17 @@ class Compose(Teacher):
 
     Args:
         teachers: two or more, in the order in which they act.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import Compose, TemperedTransition, mala
+        >>> teacher = Compose(TemperedTransition(), mala(0.3, steps=5))
+        >>> proposal = bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
 
     teachers: tuple[Teacher, ...]

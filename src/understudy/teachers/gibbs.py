@@ -70,6 +70,16 @@ class SingleFlip(FixedTeacher):
         values: the values of a site, such as (-1, 1); a number k stands for 0, 1, .., k - 1.
         metropolis: Metropolis moves in place of the heat bath.
         random_scan: visit sites at random (reversible) or in order.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import Bernoulli
+        >>> from understudy.targets import Ising
+        >>> from understudy.teachers import SingleFlip
+        >>> start, proposal = jax.numpy.ones((5, 9)), bind(Bernoulli(9), None)
+        >>> SingleFlip().improve(jax.random.key(0), Ising().log_density, start, proposal).z.shape
+        (5, 9)
     """
 
     space = "discrete"

@@ -22,6 +22,16 @@ class IndependenceMetropolis(FixedTeacher):
 
     Args:
         steps: the number of moves T.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import IndependenceMetropolis
+        >>> teacher, proposal = IndependenceMetropolis(steps=3), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
 
     space = "any"

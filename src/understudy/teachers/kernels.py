@@ -51,6 +51,13 @@ class Kernel(Teacher):
         jitter: each chain and transition scales its step by a uniform draw from [1 - jitter, 1],
             which breaks the periodic orbits of Hamiltonian kernels.
         options: whatever ``build`` takes that is not a number to trace (it is static).
+
+    Examples:
+        >>> import blackjax
+        >>> from understudy.teachers import Kernel
+        >>> teacher = Kernel(blackjax.mcmc.mala.as_top_level_api, {"step_size": 0.1}, steps=5)
+        >>> int(teacher.steps)
+        5
     """
 
     space = "continuous"
@@ -147,6 +154,16 @@ def mala(
     """Metropolis-adjusted Langevin: propose z + eps grad log p + sqrt(2 eps) noise, then accept or stay.
 
     Reference: Roberts and Tweedie, "Exponential convergence of Langevin distributions", 1996.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import mala
+        >>> teacher, proposal = mala(0.3, steps=5), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     return Kernel(
         mcmc.mala.as_top_level_api,
@@ -167,6 +184,16 @@ def hmc(
     """Hamiltonian Monte Carlo with unit mass: a trajectory of ``leapfrogs`` steps of size ``step_size``.
 
     Reference: Neal, "MCMC using Hamiltonian dynamics", 2011.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import hmc
+        >>> teacher, proposal = hmc(0.3, leapfrogs=5), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     parameters = {"step_size": step_size, "num_integration_steps": count("leapfrogs", leapfrogs)}
     return Kernel(adapters.hmc, parameters, steps, target_acceptance=target_acceptance, **settings)
@@ -184,6 +211,16 @@ def nuts(
     Many chains in lockstep wait for the longest trajectory, so it costs far more than its gradients.
 
     Reference: Hoffman and Gelman, "The No-U-Turn Sampler", 2014.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import nuts
+        >>> teacher, proposal = nuts(0.3), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     return Kernel(
         adapters.nuts,
@@ -213,6 +250,16 @@ def ghmc(
         target_acceptance: what ``adapt`` aims at.
         refreshment: the share of the momentum's variance that is drawn anew at every transition.
         settings: the other settings of :class:`Kernel`.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import ghmc
+        >>> teacher, proposal = ghmc(0.1), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     share = fraction("refreshment", refreshment)
     parameters = {"step_size": step_size, "alpha": share, "delta": share / 2}
@@ -234,6 +281,16 @@ def barker(
         steps: number of transitions T.
         target_acceptance: what ``adapt`` aims at, 0.4 to 0.6 say.
         settings: the other settings of :class:`Kernel`.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import barker
+        >>> teacher, proposal = barker(0.5), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     build = mcmc.barker.as_top_level_api
     parameters = {"step_size": step_size}
@@ -249,6 +306,16 @@ def random_walk(
     """Random-walk Metropolis: propose z + step_size noise, then accept or stay; needs no gradient.
 
     Reference: Metropolis et al., "Equation of state calculations by fast computing machines", 1953.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import random_walk
+        >>> teacher, proposal = random_walk(0.5, steps=10), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     parameters = {"step_size": step_size}
     return Kernel(
@@ -268,6 +335,17 @@ def elliptical_slice(mean: Setting, covariance: Setting, steps: Setting = 1) -> 
         mean: mean of the prior, a number or a vector.
         covariance: covariance of the prior, a vector of variances or a matrix.
         steps: number of transitions T.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import elliptical_slice
+        >>> teacher = elliptical_slice(jax.numpy.zeros(2), jax.numpy.eye(2))
+        >>> proposal = bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     covariance = jnp.atleast_1d(number("covariance", covariance))
     positive("the variances in covariance", jnp.diag(covariance) if covariance.ndim == 2 else covariance)
@@ -285,6 +363,16 @@ def adjusted_mclmc(
 
     Reference: Robnik, Cohn-Gordon and Seljak, "Metropolis adjusted microcanonical Hamiltonian Monte
     Carlo", 2025.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import adjusted_mclmc
+        >>> teacher, proposal = adjusted_mclmc(0.5), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
     parameters = {"step_size": step_size, "leapfrogs": count("leapfrogs", leapfrogs)}
     return Kernel(

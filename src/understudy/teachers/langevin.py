@@ -22,6 +22,16 @@ class Langevin(FixedTeacher):
         step_size: eps; stable while it is below 2 / (largest curvature of -log p).
         steps: the number of steps T.
         drift_bound: the longest move eps grad log p may make, a guard against steps that are too large.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import Langevin
+        >>> teacher, proposal = Langevin(0.1, steps=5), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
 
     space = "continuous"

@@ -24,6 +24,16 @@ class Preconditioned(TeacherWrapper):
         draws: how many fresh draws of the student are used.
         full: whether to whiten correlations too (shrunk by the factor draws / (draws + d)) or scales
             alone.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import Preconditioned, hmc
+        >>> teacher, proposal = Preconditioned(hmc(0.3)), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
 
     teacher: Teacher
@@ -56,6 +66,16 @@ class Rescaled(TeacherWrapper):
         mean: where u = 0 lies.
         factor: the lower triangular matrix L, with a positive diagonal; a vector of scales is one with
             nothing else.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import Rescaled, mala
+        >>> teacher, proposal = Rescaled(mala(0.3), mean=0.0, factor=2.0), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
 
     teacher: Teacher

@@ -16,6 +16,16 @@ class Recorded(FixedTeacher):
 
     Args:
         draws: the record, one draw a row; a leaf, so that it can grow fresh without compiling anew.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import Recorded
+        >>> teacher, proposal = Recorded(jax.numpy.zeros((100, 2))), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
 
     space = "any"

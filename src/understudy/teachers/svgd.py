@@ -24,6 +24,16 @@ class SVGD(FixedTeacher):
         step_size: eps.
         steps: the number of steps T.
         bandwidth: h; None takes the median of the squared distances over log(n + 1) at every step.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import SVGD
+        >>> teacher, proposal = SVGD(0.1), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
 
     space = "continuous"

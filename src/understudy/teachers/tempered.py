@@ -44,6 +44,16 @@ class TemperedTransition(Teacher):
         target_acceptance: ``adapt`` moves the step size until the random walks are accepted at this rate
             (not the excursions: both very short and very long steps come back to where they started).
         rate: how fast the step size adapts.
+
+    Examples:
+        >>> import jax
+        >>> from understudy.core import bind
+        >>> from understudy.students import FullGaussian
+        >>> from understudy.teachers import TemperedTransition
+        >>> teacher, proposal = TemperedTransition(rungs=5), bind(FullGaussian(2), None)
+        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
+        (5, 2)
     """
 
     space = "continuous"

@@ -38,6 +38,15 @@ class Trained(eqx.Module):
         seconds: run time of the updates, without compilation.
         compile_seconds: time spent compiling.
         repeats: trainings side by side, None for one alone.
+
+    Examples:
+        >>> import jax.numpy as jnp, understudy
+        >>> from understudy import methods
+        >>> from understudy.students import FullGaussian
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - 1) ** 2), dim=2)
+        >>> trained = methods.vi(target, FullGaussian(2), updates=50, progress=False)
+        >>> trained.history["loss"].shape == trained.history["step"].shape
+        True
     """
 
     student: Student
@@ -156,7 +165,7 @@ def train(
     Returns:
         The trained student with its history.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp, understudy
         >>> from understudy.feedbacks import InclusiveKL
         >>> from understudy.students import FullGaussian

@@ -40,6 +40,15 @@ def calibration(
         draws: of the student for each of them.
         level: of the test, corrected for the number of coordinates.
         names: of the coordinates.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from understudy.evaluation import calibration
+        >>> from understudy.students import FullGaussian
+        >>> def simulate(key):
+        ...     return jax.random.normal(key, (1,)), jnp.zeros(1)
+        >>> calibration(jax.random.key(0), simulate, FullGaussian(1)).verdict
+        'ok'
     """
     ranks = np.asarray(_ranks(key, simulate, student, simulations, draws))
     jittered = (ranks + np.random.default_rng(0).uniform(size=ranks.shape)) / (draws + 1)

@@ -67,6 +67,14 @@ def check(
         draws: how many draws are tested, rounded up to a multiple of 256.
         turns: how often the teacher moves every draw.
         level: probability with which each test warns of a right student.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, understudy
+        >>> from understudy.evaluation import check
+        >>> from understudy.students import FullGaussian
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
+        >>> check(jax.random.key(0), target, FullGaussian(2, mean=0.5)).trusted
+        False
     """
     started = time.perf_counter()
     instance("target", Target, "LogDensity(function, dim)", target)

@@ -38,6 +38,15 @@ class Trust:
         findings: one for each test that could be made.
         seconds: how long the tests took, compilation included.
         gradients: gradient evaluations by the climbs and, unless a teacher was given, by the moves.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, understudy
+        >>> from understudy.evaluation import check
+        >>> from understudy.students import FullGaussian
+        >>> target = understudy.LogDensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
+        >>> trust = check(jax.random.key(0), target, FullGaussian(2))
+        >>> trust.trusted, trust["drift"].verdict
+        (True, 'ok')
     """
 
     findings: tuple[Finding, ...]
