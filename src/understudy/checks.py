@@ -1,6 +1,7 @@
 """Settings checked at the border: each becomes what the ingredients need, or a sentence."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
@@ -120,6 +121,22 @@ def instance(name: str, kind: type, example: str, value: Any) -> Any:
             f"{name} is a {kind.__name__} such as {example}; a {type(value).__name__} came."
         )
     return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that only counts as one of them."""
+    if not isinstance(value, bool | np.bool_):
+        raise IngredientError(f"{name} is True or False; {shown(value)} came.")
+    return bool(value)
+
+
+def folder(value: Any) -> Path | None:
+    """The path of a folder that a user named, or None where nothing is to be written."""
+    if not isinstance(value, str | Path | None):
+        raise IngredientError(f"folder is a path or None; {shown(value)} came.")
+    if value is not None and (not str(value).strip() or "\0" in str(value)):
+        raise IngredientError(f"folder is the name of a folder, as 'runs/fit' is; {shown(value)} came.")
+    return None if value is None else Path(value)
 
 
 def random_key(key: Any) -> Key:

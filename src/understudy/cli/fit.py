@@ -72,7 +72,8 @@ def _fit(given: argparse.Namespace, raw: bytes, note: dict[str, Any], begun: boo
                 f"Interrupted; what was learnt is in {given.out}: add --resume to the same words."
             ) from None
         except BaseException:
-            if not begun:
+            # What was learnt before a disk was full, say, can still be gone on with.
+            if not begun and not runs.has_stage(out):
                 with contextlib.suppress(OSError):
                     (out / runs.NOTE).unlink()
             raise

@@ -21,6 +21,13 @@ def is_posterior(run: Path) -> bool:
     return (run / POSTERIOR).exists()
 
 
+def has_stage(run: Path) -> bool:
+    """Whether a folder holds a stage that a fit can go on from."""
+    from understudy.fitting.keeping import STAGE
+
+    return any(run.rglob(STAGE))
+
+
 def read_note(run: Path) -> dict[str, Any]:
     """What a fit was asked for, by name."""
     try:

@@ -9,6 +9,8 @@ along. Where chains sit in modes that they do not leave, a mixture offers them d
 import dataclasses
 import sys
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +18,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from understudy import files
-from understudy.checks import LARGEST_SEED, instance, one_positive, shown, whole
+from understudy import checks
+from understudy.checks import LARGEST_SEED, instance, one_positive, whole
 from understudy.core import IngredientError, Target
 from understudy.fitting import region
 from understudy.fitting.budget import Budget, Gradients
@@ -25,6 +27,7 @@ from understudy.fitting.chains import Chains
 from understudy.fitting.evaluations import Evaluations
 from understudy.fitting.improve import improve, spread
 from understudy.fitting.judge import boundless, imprecise, judge
+from understudy.fitting.keeping import Kept
 from understudy.fitting.learning import Candidate, Learning
 from understudy.fitting.region import Region
 from understudy.fitting.starts import find_starts
@@ -68,7 +71,8 @@ def fit(
         flows: whether flows may be tried where a Gaussian copula does not do.
         verbose: print a line a stage; None prints in a terminal only.
         cache: keep compiled programs in the user's cache folder, unless JAX was given another.
-        folder: where every finished stage is kept, so that a fit that was cut off can go on.
+        folder: where every finished stage is kept, so that a fit that was cut off can go on; of several
+            seeds, each in a folder of its own inside.
         resume: begin with the newest stage kept in ``folder``.
 
     Returns:
@@ -81,20 +85,41 @@ def fit(
         (1000, 2)
     """
     _check(target, budget, seed, seeds)
+    said = {} if verbose is None else {"verbose": verbose}
+    for name, value in {"flows": flows, "cache": cache, "resume": resume, **said}.items():
+        checks.flag(name, value)
     shown = sys.stderr.isatty() if verbose is None else verbose
     if cache:
         keep_programs()
     if seeds > 1:
-        every = [
-            fit(target, budget=budget, seed=seed + i, flows=flows, verbose=verbose, cache=cache)
-            for i in range(seeds)
-        ]
-        first, *others = sorted(every, key=lambda one: not one.trusted)
-        return eqx.tree_at(
-            lambda p: p.repeats, first, tuple(one.student for one in others), is_leaf=lambda x: x == ()
-        )
-    with own_settings(), _Kept(folder, resume) as kept:
+        one = partial(fit, target, budget=budget, flows=flows, verbose=verbose, cache=cache)
+        return _best_of(partial(one, resume=resume), range(seed, seed + seeds), folder)
+    with own_settings(), Kept(folder, resume, target, seed) as kept:
         return _Fitting(target, Budget.of(budget, _SECONDS), seed, flows, shown, kept).run()
+
+
+def _best_of(one: Callable[..., Posterior], seeds: Sequence[int], folder: Any) -> Posterior:
+    """Fits of several seeds, each in a folder of its own; an interrupt keeps those that are finished."""
+    finished: list[Posterior] = []
+    outer = checks.folder(folder)
+    for seed in seeds:
+        try:
+            finished.append(one(seed=seed, folder=outer and outer / f"seed-{seed}"))
+        except KeyboardInterrupt as error:
+            if not finished:
+                raise
+            cut = [error.result] if isinstance(error, Interrupted) else []
+            message = "Interrupted; the exception's `result` is the best posterior fitted so far."
+            raise Interrupted(message, _best([*finished, *cut])) from None
+    return _best(finished)
+
+
+def _best(every: Sequence[Posterior]) -> Posterior:
+    """The first that is trusted, with the students of the others."""
+    first, *others = sorted(every, key=lambda one: not one.trusted)
+    return eqx.tree_at(
+        lambda p: p.repeats, first, tuple(one.student for one in others), is_leaf=lambda x: x == ()
+    )
 
 
 class _Found(NamedTuple):
@@ -105,50 +130,10 @@ class _Found(NamedTuple):
     verdict: Verdict
 
 
-class _Kept:
-    """The newest stage of a fit in a folder; nothing is written without one."""
-
-    def __init__(self, folder: str | Path | None, resume: bool):
-        if not isinstance(folder, str | Path | None):
-            raise IngredientError(f"folder is a path or None; {shown(folder)} came.")
-        if folder is None and resume:
-            raise IngredientError("resume=True needs the folder of the fit; folder=None came.")
-        self.path = None if folder is None else Path(folder) / "stage.safetensors"
-        self.resume = resume
-        self._lock: Any = None
-
-    def __enter__(self) -> "_Kept":
-        if self.path is not None:
-            self._lock = files.locked(self.path.parent)
-            self._lock.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._lock is not None:
-            self._lock.__exit__(*error)
-
-    def read(self, dim: int, seed: int) -> np.ndarray | None:
-        """Draws of the chains at the newest stage, if it belongs to this fit."""
-        if self.path is None or not self.resume or not self.path.exists():
-            return None
-        arrays, inside = files.read(self.path)
-        if inside.get("seed") != seed or arrays["z"].shape[1:] != (dim,):
-            raise IngredientError(
-                f"{self.path.parent} holds a fit of another target or seed; resume it with the target "
-                "and seed it had, or choose another folder."
-            )
-        return arrays["z"]
-
-    def write(self, z: np.ndarray, seed: int) -> None:
-        """Keep draws of the chains."""
-        if self.path is not None:
-            files.write(self.path, {"z": z}, {"seed": seed})
-
-
 class _Fitting:
     """One fit: its parts, and how the stages follow each other."""
 
-    def __init__(self, target: Target, budget: Budget, seed: int, flows: bool, shown: bool, kept: _Kept):
+    def __init__(self, target: Target, budget: Budget, seed: int, flows: bool, shown: bool, kept: Kept):
         self.target, self.budget, self.seed = target, budget, seed
         self.flows, self.shown, self.kept = flows, shown, kept
         self.stages: list[Stage] = []
@@ -202,7 +187,7 @@ class _Fitting:
         cube = np.random.default_rng(self.seed).uniform(-2, 2, (512, self.target.dim))
         cube[::2] = np.abs(cube[::2]) / 2
         self.walls = find_walls(self.evaluate, cube, np.isfinite(self.evaluate(cube)[0]))
-        earlier = self.kept.read(self.target.dim, self.seed)
+        earlier = self.kept.read()
         if earlier is not None:
             region.go_on(self.chains, earlier, self.walls)
             self.note("resume", f"{len(earlier):,} draws of an earlier fit")
@@ -231,7 +216,7 @@ class _Fitting:
                 "data could tell apart. Give every parameter a proper prior."
             )
         self.found = _Found(candidate, found, verdict)
-        self.kept.write(self.record(), self.seed)
+        self.kept.write(self.record())
         self.note(name, f"{note}, {'trusted' if verdict.trusted else 'not trusted'}", acceptance)
         return verdict
 
@@ -280,10 +265,12 @@ class _Fitting:
 
 def _check(target: Any, budget: Any, seed: Any, seeds: Any) -> None:
     instance("target", Target, "from_numpyro(model, data) or LogDensity(function, dim)", target)
-    if budget is not None and not isinstance(budget, Gradients):
+    if isinstance(budget, Gradients):
+        whole("budget, in gradients,", budget)
+    elif budget is not None:
         one_positive("budget", budget)
-    whole("seed", seed, least=0, most=LARGEST_SEED)
     whole("seeds", seeds)
+    whole("seed", seed, least=0, most=LARGEST_SEED + 1 - seeds)
     _check_gradient(target)
 
 

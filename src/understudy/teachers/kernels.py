@@ -11,7 +11,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from blackjax import mcmc
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from understudy.checks import count, fraction, function, instance, number, positive, whole
@@ -149,7 +148,7 @@ def mala(
     Reference: Roberts and Tweedie, "Exponential convergence of Langevin distributions", 1996.
     """
     return Kernel(
-        mcmc.mala.as_top_level_api,
+        adapters.mala,
         {"step_size": step_size},
         steps,
         target_acceptance=target_acceptance,
@@ -235,9 +234,8 @@ def barker(
         target_acceptance: what ``adapt`` aims at, 0.4 to 0.6 say.
         settings: the other settings of :class:`Kernel`.
     """
-    build = mcmc.barker.as_top_level_api
     parameters = {"step_size": step_size}
-    return Kernel(build, parameters, steps, target_acceptance=target_acceptance, **settings)
+    return Kernel(adapters.barker, parameters, steps, target_acceptance=target_acceptance, **settings)
 
 
 def random_walk(
