@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import understudy
-from experiments.rows import last_line, provenance, write_rows
+from experiments.rows import commit, last_line, provenance, write_rows
 from understudy import files
 from understudy.feedbacks import JensenShannon
 from understudy.files.container import is_whole as is_whole_file
@@ -187,6 +187,7 @@ def main() -> None:
     parser.add_argument("--out", default="results/kills.jsonl", help="rows (default: %(default)s)")
     given = parser.parse_args()
     asked = {name: getattr(given, name) for name in WORK}
+    tried = commit()  # what the children run, whatever is written meanwhile
     cache = tempfile.TemporaryDirectory()
     jax.config.update("jax_compilation_cache_dir", cache.name)  # children begin without compiling
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -200,7 +201,7 @@ def main() -> None:
         if counts:
             settings = {"kills_a_run": KILLS_A_RUN, "updates": UPDATES, "chunk": CHUNK}
             made = provenance(settings, given.seed, time.perf_counter() - began)
-            rows.append({"kind": "kills", "name": name, **counts, **made})
+            rows.append({"kind": "kills", "name": name, **counts, **made, "commit": tried})
     write_rows(given.out, rows)
     shown = ("kills", "resumed", "whole", "litter", "litter_at_kills")
     last_line({row["name"]: {name: row[name] for name in shown} for row in rows})
