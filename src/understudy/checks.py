@@ -38,6 +38,13 @@ def one_positive(name: str, value: Any) -> float:
     return float(value)
 
 
+def one_number(name: str, value: Any) -> float:
+    """One finite number, not an array of them, for what is no leaf."""
+    if np.ndim(number(name, value)):
+        raise IngredientError(f"{name} is one finite number, such as 0.1; {shown(value)} came.")
+    return float(value)
+
+
 def several(name: str, kind: type, example: str, values: Any) -> tuple:
     """A list or tuple whose members are all instances of a class."""
     if not isinstance(values, list | tuple):
@@ -170,6 +177,7 @@ def _fails(value: Any, holds: Callable[[np.ndarray], Any]) -> bool:
     if isinstance(value, jax.core.Tracer):
         return False
     try:
-        return not bool(np.all(holds(np.asarray(value))))
+        array = np.asarray(value)
+        return bool(np.iscomplexobj(array)) or not bool(np.all(holds(array)))
     except (TypeError, ValueError):
         return True

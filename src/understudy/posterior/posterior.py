@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from understudy import files
-from understudy.checks import instance, one_of, random_key, whole
+from understudy.checks import flag, instance, one_of, random_key, several, whole
+from understudy.checks import seed as seed_number
 from understudy.core import ExplicitStudent, HasSites, IngredientError, Key, Student, Target, Teacher
 from understudy.evaluation.trust.calibration import Simulate
 from understudy.evaluation.trust.check import Trust, default_teacher
@@ -90,6 +91,10 @@ class Posterior(eqx.Module):
                 f"The student draws vectors of size {self.student.dim} and the target takes size "
                 f"{self.target.dim}; give a student of the target's size."
             )
+        if self.teacher is not None:
+            instance("teacher", Teacher, "hmc(0.1)", self.teacher)
+        several("repeats", Student, "FullGaussian(dim)", self.repeats)
+        seed_number("seed", self.seed)
 
     @property
     def trusted(self) -> bool:
@@ -152,7 +157,9 @@ class Posterior(eqx.Module):
 
     def _finishes(self, finish: bool | None) -> bool:
         """Whether draws are finished: as asked for, else where the fit did not trust its student."""
-        if finish is None:
+        if finish is not None:
+            flag("finish", finish)
+        else:
             finish = self.verdict is not None and not self.verdict.trusted and self.record is not None
             finish = finish and not isinstance(self.target, StoredTarget)
             if not self.trusted and self.verdict is not None:
@@ -283,6 +290,8 @@ class Posterior(eqx.Module):
                 f"n is a multiple of chains={chains}, so that each has as many; {n} came."
             )
         one_of("kind", ("datatree", "inferencedata"), kind)
+        flag("predictive", predictive)
+        flag("log_likelihood", log_likelihood)
         z = self.draws(draw, n)
         wanted = (kind, predictive, log_likelihood)
         return arviz.to_arviz(predict, target, self.student, z, chains, *wanted)
@@ -328,7 +337,9 @@ class Posterior(eqx.Module):
             chains: of NUTS, side by side.
         """
         key = self._key(key)
-        if nuts is None:
+        if nuts is not None:
+            instance("nuts", NutsCost, "NutsCost(1.0, 100.0)", nuts)
+        else:
             start = self.draws(key, whole("chains", chains), finish=False)
             nuts = cost.measure_nuts(key, self._target(), start)
         return cost.break_even(self.seconds, self.draws_per_second(), nuts)
@@ -349,6 +360,8 @@ class Posterior(eqx.Module):
         path = files.checked_path(path)
         if trust is not None:
             instance("trust", Trust, "result.check()", trust)
+        if nuts is not None:
+            instance("nuts", NutsCost, "NutsCost(1.0, 100.0)", nuts)
         trust = trust or self.check()
         even = self.break_even(nuts)
         drawn = self.sample(self._key(None), CHUNK)

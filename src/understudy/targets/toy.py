@@ -9,7 +9,8 @@ from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Scalar
 
-from understudy.checks import number, positive, vector, whole
+from understudy import checks
+from understudy.checks import number, one_number, one_positive, positive, vector, whole
 from understudy.core import Condition, IngredientError, Key, Target
 
 
@@ -82,18 +83,21 @@ def two_gaussians() -> MixtureOfGaussians:
 
 def eight_gaussians(radius: float = 4.0, scale: float = 0.5) -> MixtureOfGaussians:
     """Eight Gaussians on a circle."""
+    radius = positive("radius", radius)
     angles = jnp.arange(8) * jnp.pi / 4
     return MixtureOfGaussians(radius * jnp.stack([jnp.cos(angles), jnp.sin(angles)], -1), scale)
 
 
 def forty_gaussians(seed: int = 0, box: float = 40.0, scale: float = 1.0) -> MixtureOfGaussians:
     """Forty Gaussians at random places of a box."""
-    means = jax.random.uniform(jax.random.key(seed), (40, 2), minval=-box, maxval=box)
+    key, box = jax.random.key(checks.seed("seed", seed)), positive("box", box)
+    means = jax.random.uniform(key, (40, 2), minval=-box, maxval=box)
     return MixtureOfGaussians(means, scale)
 
 
 def banana(curvature: float = 0.5) -> Warped:
     """A banana: z1 is Gaussian with scale 2, z2 is Gaussian around ``curvature`` z1^2."""
+    curvature = one_number("curvature", curvature)
 
     def forward(noise):
         first = 2.0 * noise[0]
@@ -108,6 +112,7 @@ def banana(curvature: float = 0.5) -> Warped:
 
 def funnel(dim: int = 2, scale: float = 1.5) -> Warped:
     """Neal's funnel: z1 ~ N(0, scale^2), the others ~ N(0, exp(z1))."""
+    dim, scale = whole("dim", dim, least=2), one_positive("scale", scale)
 
     def forward(noise):
         first = scale * noise[0]
