@@ -26,7 +26,7 @@ def command(words: Sequence[str]) -> None:
     raw = models.read_data(given.data)
     note = {"model": models.absolute_name(given.model), "seed": given.seed, "seeds": given.seeds}
     note |= {"budget": given.budget, "data": models.digest(given.data, raw)}
-    begun = (given.out / runs.NOTE).exists()
+    begun = (given.out / runs.NOTE).exists() or runs.has_stage(given.out)
     if begun or runs.is_posterior(given.out):
         _check_same(given.out, note, given.resume)
     if not runs.is_posterior(given.out):

@@ -34,9 +34,7 @@ def of_draws(*names: str, axes: int = 2) -> Callable[[Function], Function]:
             widths = [_shape(name, given[name], axes)[1:] for name in names if name in given]
             if len(set(widths)) > 1:
                 came = " and ".join(str(*width) for width in widths)
-                raise IngredientError(
-                    f"{' and '.join(names)} are draws of one size; sizes {came} came."
-                )
+                raise IngredientError(f"{' and '.join(names)} are draws of one size; sizes {came} came.")
             return function(*args, **kwargs)
 
         return checked  # pyright: ignore[reportReturnType]
