@@ -160,6 +160,25 @@ def test_a_fit_that_failed_leaves_no_word_of_itself(fitted, monkeypatch, tmp_pat
     assert not list((tmp_path / "run").iterdir())
 
 
+def test_a_fit_that_failed_after_a_stage_can_be_gone_on_with(fitted, capsys, monkeypatch, tmp_path):
+    _, words = fitted
+
+    def failed(*_, folder, **__):
+        (folder / "stage.safetensors").write_bytes(b"a stage")
+        raise understudy.StoreError("The disk is full.")
+
+    monkeypatch.setattr("understudy.fitting.fit", failed)
+    line = [*words, "--out", str(tmp_path / "run")]
+    assert cli.main(line) == 2
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
+        "fit.json",
+        "stage.safetensors",
+    ]
+    capsys.readouterr()
+    assert cli.main(line) == 2
+    assert "a fit that was stopped; add --resume" in capsys.readouterr().err
+
+
 def test_what_a_model_prints_stays_out_of_the_output(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("loud.py").write_text("print('noise')\n\ndef normal(): ...\n")

@@ -34,10 +34,10 @@ def write_draws(path: str | Path, draws: Draws) -> Path:
         draws: what ``result.sample(key, n)`` gave.
     """
     path = checked_path(path)
-    _check_draws(draws)
     writers = {".nc": _netcdf, ".npz": _npz, ".csv": _csv}
     if path.suffix not in writers:
         raise IngredientError(f"path ends in {', '.join(FORMATS)}; {str(path)!r} came.")
+    _check_draws(draws)
     replace_file(path, [writers[path.suffix](draws)])
     return path
 
