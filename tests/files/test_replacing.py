@@ -30,6 +30,16 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, call):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_is_written_where_files_have_one_name_alone(tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise OSError("not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    files.replace_file(tmp_path / "f", [b"wh", b"ole"])
+    assert (tmp_path / "f").read_bytes() == b"whole"
+    assert list(tmp_path.iterdir()) == [tmp_path / "f"]
+
+
 def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt

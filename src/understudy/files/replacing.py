@@ -10,6 +10,7 @@ import contextlib
 import glob
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -154,6 +155,11 @@ def _give_name(handle: int, name: Path) -> None:
     try:
         # Python follows the link to the file itself only where a folder's handle is given.
         os.link(str(handle), name, src_dir_fd=handles)
+    except OSError:  # a file system on which files have one name alone
+        with open(f"{_HANDLES}/{handle}", "rb") as whole, open(name, "xb") as copy:
+            shutil.copyfileobj(whole, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
     finally:
         os.close(handles)
 
