@@ -16,6 +16,7 @@ import optax
 from numpyro import distributions as dist
 
 import understudy
+from tests import more_bad_input
 from understudy import LogDensity, methods
 from understudy import data as data_sets
 from understudy.evaluation import trust
@@ -698,6 +699,8 @@ for section in (
     posteriors,
 ):
     section()
+for added, call in more_bad_input.CASES.items():
+    case(added, call)
 
 
 def answer(function: Callable[[], Any]) -> list[str]:

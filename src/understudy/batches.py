@@ -6,9 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from understudy.checks import shown, whole
+from understudy.checks import flag, number, shown, whole
 from understudy.core import Condition, Indexed, IngredientError, Key
 
 Conditions = Callable[[Key], Condition]
@@ -43,6 +44,15 @@ class Minibatches(eqx.Module):
     size: int = eqx.field(static=True)
     together: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self):
+        whole("size", self.size)
+        flag("together", self.together)
+        leaves = jax.tree.leaves(self.data)
+        if not leaves or not all(np.ndim(leaf) and eqx.is_array_like(leaf) for leaf in leaves):
+            raise IngredientError(
+                f"data holds arrays with one row per condition; {shown(self.data)} came."
+            )
+
     def __call__(self, key: Key) -> Condition:
         """One batch, rows drawn with replacement."""
         rows = jax.random.randint(key, (self.size,), 0, jax.tree.leaves(self.data)[0].shape[0])
@@ -75,6 +85,7 @@ class Binarised(eqx.Module):
     indexed: bool = eqx.field(static=True)
 
     def __init__(self, pixels: Any, size: int = 100, indexed: bool = False):
+        number("pixels", pixels)
         given = jnp.asarray(pixels)
         self.size = whole("size", size)
         self.indexed = indexed

@@ -1,6 +1,7 @@
 """Settings checked at the border: each becomes what the ingredients need, or a sentence."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
@@ -34,6 +35,13 @@ def one_positive(name: str, value: Any) -> float:
     """One positive number, not an array of them, for what is no leaf."""
     if np.ndim(positive(name, value)):
         raise IngredientError(f"{name} is one positive number, such as 0.1; {shown(value)} came.")
+    return float(value)
+
+
+def one_number(name: str, value: Any) -> float:
+    """One finite number, not an array of them, for what is no leaf."""
+    if np.ndim(number(name, value)):
+        raise IngredientError(f"{name} is one finite number, such as 0.1; {shown(value)} came.")
     return float(value)
 
 
@@ -122,6 +130,22 @@ def instance(name: str, kind: type, example: str, value: Any) -> Any:
     return value
 
 
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that only counts as one of them."""
+    if not isinstance(value, bool | np.bool_):
+        raise IngredientError(f"{name} is True or False; {shown(value)} came.")
+    return bool(value)
+
+
+def folder(value: Any) -> Path | None:
+    """The path of a folder that a user named, or None where nothing is to be written."""
+    if not isinstance(value, str | Path | None):
+        raise IngredientError(f"folder is a path or None; {shown(value)} came.")
+    if value is not None and (not str(value).strip() or "\0" in str(value)):
+        raise IngredientError(f"folder is the name of a folder, as 'runs/fit' is; {shown(value)} came.")
+    return None if value is None else Path(value)
+
+
 def random_key(key: Any) -> Key:
     """A random key, or the one that a whole number stands for."""
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
@@ -153,6 +177,7 @@ def _fails(value: Any, holds: Callable[[np.ndarray], Any]) -> bool:
     if isinstance(value, jax.core.Tracer):
         return False
     try:
-        return not bool(np.all(holds(np.asarray(value))))
+        array = np.asarray(value)
+        return bool(np.iscomplexobj(array)) or not bool(np.all(holds(array)))
     except (TypeError, ValueError):
         return True

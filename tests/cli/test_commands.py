@@ -160,6 +160,25 @@ def test_a_fit_that_failed_leaves_no_word_of_itself(fitted, monkeypatch, tmp_pat
     assert not list((tmp_path / "run").iterdir())
 
 
+def test_a_fit_that_failed_after_a_stage_can_be_gone_on_with(fitted, capsys, monkeypatch, tmp_path):
+    _, words = fitted
+
+    def failed(*_, folder, **__):
+        (folder / "stage.safetensors").write_bytes(b"a stage")
+        raise understudy.StoreError("The disk is full.")
+
+    monkeypatch.setattr("understudy.fitting.fit", failed)
+    line = [*words, "--out", str(tmp_path / "run")]
+    assert cli.main(line) == 2
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
+        "fit.json",
+        "stage.safetensors",
+    ]
+    capsys.readouterr()
+    assert cli.main(line) == 2
+    assert "a fit that was stopped; add --resume" in capsys.readouterr().err
+
+
 def test_what_a_model_prints_stays_out_of_the_output(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("loud.py").write_text("print('noise')\n\ndef normal(): ...\n")
@@ -178,6 +197,13 @@ MODELS = {
     "recursion": "def f(): f()\nf()",
     "late": "import sys\ndef normal(y): sys.exit(0)",
     "raises": "def normal(y): raise RuntimeError('no\\nway')",
+    "yields": "def normal(y):\n    yield y",
+    "awaits": "async def normal(y): ...",
+    "zeros": "\0",
+    "positional": "def normal(y, /): ...",
+    "twice": "import numpyro\nfrom numpyro import distributions as dist\ndef normal(y):\n"
+    "    for _ in range(2):\n        numpyro.sample('z', dist.Normal(0, 1))",
+    "a_class": "class normal: ...",
     "moves": "import os\nos.chdir('/')\ndef normal(y): return undefined",
 }
 
@@ -265,7 +291,56 @@ BAD = [
     ("check nowhere", {}, ["nowhere holds no fitted posterior"]),
     ("check damaged --model M:normal", {}, ["not written by understudy"]),
     ("check damaged", {}, ["not written by understudy"]),
+    ("fit M:normal M:normal --data D", GOOD, ["model_file.py:normal' is not an option"]),
+    ("fit M:normal --data", GOOD, ["--data: expected one argument"]),
+    ("fit M:normal --data D", "", ["is not JSON"]),
+    ("fit M:normal --data D", '{"y": [1e400]}', ["'y' hold a value that is not finite"]),
+    ("fit M:normal --data D", {"y": [2**64]}, ["'y' are numbers or arrays of numbers"]),
+    ("fit M:normal:x --data D", GOOD, ["cannot be imported", "ModuleNotFoundError"]),
+    ("fit yields.py:normal --data D", GOOD, ["a generator or a coroutine"]),
+    ("fit awaits.py:normal --data D", GOOD, ["a generator or a coroutine"]),
+    ("fit zeros.py:normal --data D", GOOD, ["zeros.py cannot be imported", "null bytes"]),
+    ("fit positional.py:normal --data D", GOOD, ["which normal does not take"]),
+    ("fit twice.py:normal --data D", GOOD, ["cannot be run", "duplicated"]),
+    ("fit a_class.py:normal --data D", GOOD, ["is a type", "name a function"]),
+    ("fit os:getcwd --data D", GOOD, ["name a function"]),
+    ("fit ..:x --data D", GOOD, [".. cannot be imported"]),
+    ("fit M:normal --data D --out noted", GOOD, ["noted holds a fit that was stopped", "--resume"]),
+    ("fit M:normal --data D --out noted --resume", GOOD, ["noted/fit.json cannot be read"]),
+    ("fit M:normal --data D --out listed --resume", GOOD, ["is not the note of a fit"]),
+    ("fit M:normal --data D --out other --resume", GOOD, ["other holds a fit with another model"]),
+    ("fit M:normal --data D --out staged", GOOD, ["staged holds a fit that was stopped"]),
+    ("fit M:normal --data D --out damaged", GOOD, ["damaged holds a finished fit"]),
+    ("fit M:normal --data D --resume=yes", GOOD, ["--resume", "'yes'"]),
+    ("fit M:normal --data D --seeds 1.5", GOOD, ["--seeds: a whole number"]),
+    ("fit M:normal --data D --seed 0x10", GOOD, ["--seed: a whole number"]),
+    ("fit M:normal --data D --budget 5gg", GOOD, ["--budget: a whole number"]),
+    ("sample damaged extra", {}, ["'extra' is not an option of understudy sample"]),
+    ("sample --out a.nc", {}, ["required: run"]),
+    ("sample D", {}, ["D holds no fitted posterior"]),
+    ("sample damaged --seeds 3", {}, ["did you mean --seed?"]),
+    ("sample damaged --model M:normal", {}, ["'--model' is not an option"]),
+    ("check damaged --model", {}, ["--model: expected one argument"]),
+    ("check damaged --trust-code=1", {}, ["--trust-code", "'1'"]),
+    ("report rows", {}, ["line 1 is not a row"]),
+    ("report page", {}, ["report.json is not the description of a run"]),
+    ("report secret", {}, ["lies outside its run"]),
+    ("report D", {}, ["D is not a folder"]),
 ]
+FOLDERS = {
+    "noted/fit.json": "not json",
+    "listed/fit.json": "[]",
+    "other/fit.json": "{}",
+    "staged/stage.safetensors": "half a stage",
+    "rows/metrics.jsonl": "5\n",
+    "page/report.json": "5",
+    "secret/report.json": json.dumps(
+        {
+            **{"title": "t", "lead": "l", "settings": {}, "figures": [], "notes": []},
+            "pictures": [{"file": "../../etc/passwd", "title": "t", "caption": "c"}],
+        }
+    ),
+}
 
 
 @pytest.mark.parametrize(
@@ -277,6 +352,9 @@ def test_bad_input_gets_one_sentence(line, data, expected, capsys, tmp_path, mon
     Path("D").write_bytes(raw.encode(errors="surrogatepass"))
     for name, text in MODELS.items():
         Path(f"{name}.py").write_text(text)
+    for name, text in FOLDERS.items():
+        Path(name).parent.mkdir()
+        Path(name).write_text(text)
     Path("damaged").mkdir()
     Path("folder.nc").mkdir()
     Path("damaged/posterior.safetensors").write_bytes(b"nothing of ours")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from understudy import files
-from understudy.files import StoreError
+from understudy.files import StoreError, replacing
 from understudy.files.replacing import checked_path, clear_litter
 
 
@@ -28,6 +28,16 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, call):
         files.write(path, {"a": np.zeros(2)}, {})
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_is_written_where_files_have_one_name_alone(tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise OSError("not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    files.replace_file(tmp_path / "f", [b"wh", b"ole"])
+    assert (tmp_path / "f").read_bytes() == b"whole"
+    assert list(tmp_path.iterdir()) == [tmp_path / "f"]
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
@@ -80,7 +90,7 @@ def test_litter_of_a_killed_writer_goes_with_the_next_write(tmp_path):
 WRITER = """
 import sys, time
 from pathlib import Path
-from understudy.files import replace_file
+from understudy.files import replace_file, replacing
 
 def slowly():
     yield b"half"
@@ -88,19 +98,27 @@ def slowly():
     time.sleep(60)
     yield b"whole"
 
+if sys.argv[2] == "named":
+    replacing._nameless = lambda path: None
 replace_file(Path(sys.argv[1]), slowly())
 """
 
 
-def test_a_live_writer_keeps_its_file_and_a_killed_one_loses_it(tmp_path):
+@pytest.mark.parametrize("kind", ["named", "nameless"])
+def test_a_live_writer_keeps_its_file_and_a_killed_one_loses_it(tmp_path, kind):
+    if kind == "nameless" and replacing._nameless(tmp_path / "f") is None:
+        pytest.skip("files have names here from the beginning")
     path = tmp_path / "f"
     code = textwrap.dedent(WRITER)
-    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as writer:
+    words = [sys.executable, "-c", code, str(path), kind]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as writer:
         assert writer.stdout.readline() == b"writing\n"
         files.replace_file(path, [b"other"])
-        assert len(list(tmp_path.iterdir())) == 2, "the live writer's file stays"
+        left = 2 if kind == "named" else 1
+        assert len(list(tmp_path.iterdir())) == left, "the live writer's file stays"
         writer.send_signal(signal.SIGKILL)
         writer.wait()
     assert path.read_bytes() == b"other"
+    assert len(list(tmp_path.iterdir())) == left, "a nameless file is gone with its writer"
     clear_litter(tmp_path, "f")
     assert list(tmp_path.iterdir()) == [path]

@@ -179,6 +179,32 @@ def test_a_fit_that_was_cut_off_goes_on(tmp_path):
         fit(badly_scaled(), seed=5, verbose=False, folder=tmp_path, resume=True)
 
 
+def test_a_folder_with_a_stage_is_not_begun_anew(tmp_path):
+    (tmp_path / "stage.safetensors").write_bytes(b"a stage")
+    with pytest.raises(IngredientError, match="pass resume=True"):
+        fit(badly_scaled(), verbose=False, folder=tmp_path)
+    with pytest.raises(understudy.StoreError, match="not written by understudy"):
+        fit(badly_scaled(), verbose=False, folder=tmp_path, resume=True)
+
+
+def test_an_interrupt_keeps_the_seeds_that_are_finished(gaussian, monkeypatch, tmp_path):
+    module = importlib.import_module("understudy.fitting.fit")
+    places = []
+
+    def run(self):
+        places.append(self.kept.path)
+        if self.seed == 2:
+            raise KeyboardInterrupt
+        return gaussian
+
+    monkeypatch.setattr(module._Fitting, "run", run)
+    with pytest.raises(Interrupted, match="best posterior") as caught:
+        fit(badly_scaled(), seeds=4, verbose=False, cache=False, folder=tmp_path)
+    assert caught.value.result.trusted
+    assert len(caught.value.result.repeats) == 1
+    assert places == [tmp_path / f"seed-{seed}" / "stage.safetensors" for seed in range(3)]
+
+
 def test_a_budget_of_gradients_is_kept():
     result = fit(badly_scaled(), budget=Gradients(60_000), verbose=False, cache=False)
     assert result.gradients < 150_000

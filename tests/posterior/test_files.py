@@ -12,6 +12,7 @@ from numpyro import distributions as dist
 
 import understudy
 from tests.posterior.conjugate import Y, conjugate, posterior, scaled
+from tests.site_names import NAMES
 from understudy.core import IngredientError
 from understudy.files import StoreError
 from understudy.files import exported as exported_files
@@ -30,6 +31,20 @@ def same(one, other):
     assert list(one) == list(other)
     for name in one:
         np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_every_legal_name_comes_back_from_saved_and_exported_files(tmp_path):
+    target = LogDensity(lambda site: -sum(value**2 for value in site.values()), dict.fromkeys(NAMES, ()))
+    made = Posterior(target, FullGaussian(len(NAMES)))
+    made.save(tmp_path / "saved")
+    made.export(tmp_path / "exported")
+    wanted = made.sample(KEY, 5)
+    assert set(wanted) == set(NAMES)
+    for again in (understudy.load(tmp_path / "saved"), load_exported(tmp_path / "exported")):
+        found = again.sample(KEY, 5)
+        assert set(found) == set(NAMES)
+        for name in NAMES:
+            np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5)
 
 
 @pytest.fixture(scope="module")

@@ -61,12 +61,12 @@ FORK = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
 import understudy
+import understudy.fitting, understudy.methods, understudy.targets.numpyro
+from understudy.posterior import Posterior
+from understudy.students import FullGaussian
 
 def made():
-    # Importing BlackJAX starts JAX, so this is the first thing that must not happen before a fork.
-    from understudy.posterior import Posterior
-    from understudy.students import FullGaussian
-
+    # Nothing that is imported starts JAX, after which a process must not be forked.
     return Posterior(understudy.LogDensity(lambda z: -0.5 * z @ z, 2), FullGaussian(2))
 
 if sys.argv[1] == "after":

@@ -26,7 +26,7 @@ def command(words: Sequence[str]) -> None:
     raw = models.read_data(given.data)
     note = {"model": models.absolute_name(given.model), "seed": given.seed, "seeds": given.seeds}
     note |= {"budget": given.budget, "data": models.digest(given.data, raw)}
-    begun = (given.out / runs.NOTE).exists()
+    begun = (given.out / runs.NOTE).exists() or runs.has_stage(given.out)
     if begun or runs.is_posterior(given.out):
         _check_same(given.out, note, given.resume)
     if not runs.is_posterior(given.out):
@@ -72,7 +72,8 @@ def _fit(given: argparse.Namespace, raw: bytes, note: dict[str, Any], begun: boo
                 f"Interrupted; what was learnt is in {given.out}: add --resume to the same words."
             ) from None
         except BaseException:
-            if not begun:
+            # What was learnt before a disk was full, say, can still be gone on with.
+            if not begun and not runs.has_stage(out):
                 with contextlib.suppress(OSError):
                     (out / runs.NOTE).unlink()
             raise

@@ -39,6 +39,8 @@ def load_model(name: str) -> Callable:
         raise UsageError(
             f"{name} is a {type(found).__name__}; name a function that calls numpyro.sample."
         )
+    if inspect.isgeneratorfunction(found) or inspect.iscoroutinefunction(found):
+        raise UsageError(f"{name} only makes a generator or a coroutine; take its yield or async out.")
     return found
 
 

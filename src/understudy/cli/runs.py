@@ -21,6 +21,15 @@ def is_posterior(run: Path) -> bool:
     return (run / POSTERIOR).exists()
 
 
+def has_stage(run: Path) -> bool:
+    """Whether a folder holds a stage that a fit can go on from."""
+    if not run.is_dir():
+        return False
+    from understudy.fitting.keeping import STAGE
+
+    return (run / STAGE).exists() or any(run.glob(f"seed-*/{STAGE}"))
+
+
 def read_note(run: Path) -> dict[str, Any]:
     """What a fit was asked for, by name."""
     try:

@@ -12,10 +12,13 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Scalar
 
 from understudy.checks import one_of
 from understudy.core import IngredientError, Key
+from understudy.evaluation.border import of_draws
 from understudy.evaluation.pairs import chosen_kernel
 from understudy.numerics import map_rows, squared_distances, whitening
 
 
+@of_draws("a", axes=1)
+@of_draws("b", axes=1)
 @jax.jit
 def wasserstein_1(a: Float[Array, " n"], b: Float[Array, " m"]) -> Scalar:
     """The exact 1-Wasserstein distance of two sets of numbers: the area between their distributions.
@@ -38,6 +41,7 @@ def wasserstein_1(a: Float[Array, " n"], b: Float[Array, " m"]) -> Scalar:
     return jnp.sum(jnp.abs(below_a - below_b) * jnp.diff(both))
 
 
+@of_draws("a", "b")
 @jax.jit
 def marginal_wasserstein_1(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[Array, " d"]:
     """:func:`wasserstein_1` of every coordinate.
@@ -52,6 +56,7 @@ def marginal_wasserstein_1(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Fl
     return jax.vmap(wasserstein_1, in_axes=1)(a, b)
 
 
+@of_draws("a", "b")
 @partial(jax.jit, static_argnames=("directions",))
 def sliced_wasserstein(
     key: Key, a: Float[Array, "n d"], b: Float[Array, "m d"], directions: int = 128
@@ -72,6 +77,7 @@ def sliced_wasserstein(
     return jax.lax.map(lambda u: wasserstein_1(a @ u, b @ u), units).mean()
 
 
+@of_draws("a", "b")
 @partial(jax.jit, static_argnames=("kernel", "statistic", "squared"))
 def maximum_mean_discrepancy(
     a: Float[Array, "n d"],
@@ -108,6 +114,7 @@ def maximum_mean_discrepancy(
     return value if squared else jnp.sqrt(jnp.maximum(value, 0))
 
 
+@of_draws("a", "b")
 @partial(jax.jit, static_argnames=("statistic",))
 def energy_distance(a: Float[Array, "n d"], b: Float[Array, "m d"], statistic: str = "u") -> Scalar:
     """2 E|a - b| - E|a - a'| - E|b - b'|, zero only where the two distributions are the same.
@@ -145,6 +152,7 @@ def _row_means(a: Array, b: Array, kernel: Callable[[Array], Array]) -> Array:
     return map_rows(lambda z: kernel(jnp.sum((z - b) ** 2, -1)).mean(), a, b.size)
 
 
+@of_draws("a", "b")
 @partial(jax.jit, static_argnames=("permutations",))
 def energy_permutation_test(
     key: Key, a: Float[Array, "n d"], b: Float[Array, "m d"], permutations: int = 199
@@ -188,6 +196,7 @@ class ModeReport(NamedTuple):
     variances: Float[Array, "m d"]
 
 
+@of_draws("z", "centres")
 @jax.jit
 def mode_report(
     z: Float[Array, "n d"],
@@ -225,6 +234,7 @@ def mode_report(
     )
 
 
+@of_draws("a", "b")
 @partial(jax.jit, static_argnames=("folds", "steps", "batch"))
 def classifier_two_sample(
     key: Key,

@@ -88,6 +88,7 @@ def importance_weighted(
         chunk: draws in memory at once.
         batch: conditions at once.
     """
+    instance("target", Target, "LatentVariableModel(decoder, dim)", target)
     instance("proposal", ExplicitStudent, "GaussianEncoder(network, dim)", proposal)
     samples, chunk = whole("samples", samples), whole("chunk", chunk)
 
@@ -139,6 +140,7 @@ def annealed_evidence(
         acceptance: wanted by the pilot run.
         batch: conditions at once.
     """
+    instance("target", Target, "LatentVariableModel(decoder, dim)", target)
     walk = Walk(*_checked(chains, rungs, leapfrogs, acceptance))
     base = _prior(target.dim, x) if base is None else base
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from understudy.checks import one_of
 from understudy.core import Key
+from understudy.evaluation.border import of_draws
 from understudy.evaluation.pairs import chosen_kernel
 from understudy.numerics import Elementwise, map_rows, stein_kernel
 
@@ -20,6 +21,7 @@ class SteinTest(NamedTuple):
     p_value: Scalar
 
 
+@of_draws("z", "score")
 @partial(jax.jit, static_argnames=("kernel", "statistic", "squared"))
 def kernel_stein_discrepancy(
     z: Float[Array, "n d"],
@@ -64,6 +66,7 @@ def kernel_stein_discrepancy(
     return mean if squared else jnp.sqrt(jnp.maximum(mean, 0))
 
 
+@of_draws("z", "score")
 @partial(jax.jit, static_argnames=("kernel", "repeats"))
 def stein_test(
     key: Key,

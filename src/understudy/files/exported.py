@@ -75,6 +75,11 @@ class Exported:
 def load_exported(path: str | Path) -> Exported:
     """Read an exported posterior; a file of which a single bit has changed is refused.
 
+    The program inside may compute, in bounded memory, with linear algebra and random numbers on a list,
+    and can reach neither files nor network nor code of this machine. What cannot be promised of a file
+    from a stranger: that its numbers are draws of what it says, and that ``sample`` ends, since a loop
+    without end looks like a long one. Draw from such a file in a process that can be stopped.
+
     Args:
         path: the file.
     """

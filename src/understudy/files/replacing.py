@@ -1,14 +1,16 @@
 """Files replaced whole or not at all: a temporary one beside, flushed, takes the place of the old.
 
-A writer holds a lock on its temporary file, which the system lets go of when the process ends, however
-it ends. So what a killed writer left behind can be told from what another is just writing, and the next
-writer removes it.
+Where the system can, the temporary file has no name until it is whole, so that a killed writer leaves
+nothing behind. Elsewhere, and for the moment between its naming and its taking the other's place, a
+writer holds a lock on it, which the system lets go of when the process ends, however it ends. So what a
+killed writer left can be told from what another is just writing, and the next writer removes it.
 """
 
 import contextlib
 import glob
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +23,7 @@ try:
 except ImportError:  # Windows, where an open file cannot be removed
     fcntl = None
 
+_HANDLES = "/proc/self/fd"
 _LONGEST_NAME = 200
 """Bytes of a name that a temporary file's keeps, so that it is not too long where the name is not."""
 
@@ -97,12 +100,14 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _replace(path: Path, pieces: Iterable[bytes]) -> None:
-    temporary, handle = _opened(path)
+    temporary, handle = _nameless(path) or _named(path)
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
+            if not temporary.exists():
+                _give_name(handle, temporary)
             if fcntl is None:
                 file.close()
             os.replace(temporary, path)
@@ -111,19 +116,58 @@ def _replace(path: Path, pieces: Iterable[bytes]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _opened(path: Path) -> tuple[Path, int]:
+def _nameless(path: Path) -> tuple[Path, int] | None:
+    """A file without a name that this process holds, and the name it will have; None if none can be."""
+    flags = getattr(os, "O_TMPFILE", None)
+    if flags is None:
+        return None
+    try:
+        handle = os.open(path.parent, flags | os.O_WRONLY, 0o666)
+    except OSError:  # not on this file system
+        return None
+    if not os.path.exists(f"{_HANDLES}/{handle}"):  # nothing to give it a name by
+        os.close(handle)
+        return None
+    _hold(handle)
+    return _temporary(path), handle
+
+
+def _named(path: Path) -> tuple[Path, int]:
     """A new temporary file that this process holds."""
     while True:
-        temporary = path.with_name(f".{path.name[:_LONGEST_NAME]}.{secrets.token_hex(4)}.tmp")
+        temporary = _temporary(path)
         handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         if fcntl is None:
             return temporary, handle
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _hold(handle)
         # Another writer may have taken the file for litter before it was held.
         if temporary.exists():
             return temporary, handle
         os.close(handle)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name[:_LONGEST_NAME]}.{secrets.token_hex(4)}.tmp")
+
+
+def _give_name(handle: int, name: Path) -> None:
+    handles = os.open(_HANDLES, os.O_RDONLY)
+    try:
+        # Python follows the link to the file itself only where a folder's handle is given.
+        os.link(str(handle), name, src_dir_fd=handles)
+    except OSError:  # a file system on which files have one name alone
+        with open(f"{_HANDLES}/{handle}", "rb") as whole, open(name, "xb") as copy:
+            shutil.copyfileobj(whole, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+    finally:
+        os.close(handles)
+
+
+def _hold(handle: int) -> None:
+    if fcntl is not None:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _is_held(temporary: Path) -> bool:

@@ -8,6 +8,8 @@ along. Where chains sit in modes that they do not leave, a mixture offers them d
 
 import dataclasses
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +18,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from understudy import files
-from understudy.checks import LARGEST_SEED, instance, one_positive, shown, whole
+from understudy import checks
+from understudy.checks import LARGEST_SEED, instance, one_positive, whole
 from understudy.core import IngredientError, Target
 from understudy.devices import Devices, mesh_of
 from understudy.fitting import region
@@ -27,6 +29,7 @@ from understudy.fitting.ends import check_ends
 from understudy.fitting.evaluations import Evaluations
 from understudy.fitting.improve import improve, prolong, spread
 from understudy.fitting.judge import boundless, imprecise, judge
+from understudy.fitting.keeping import Kept
 from understudy.fitting.learning import Candidate, Learning
 from understudy.fitting.region import Region
 from understudy.fitting.starts import find_starts
@@ -75,7 +78,8 @@ def fit(
         cache: keep compiled programs in the user's cache folder, unless JAX was given another.
         devices: over which the chains are spread: how many, a list of ``jax.devices()``, or a mesh with
             one axis; None runs on one.
-        folder: where every finished stage is kept, so that a fit that was cut off can go on.
+        folder: where every finished stage is kept, so that a fit that was cut off can go on; of several
+            seeds, each in a folder of its own inside.
         resume: begin with the newest stage kept in ``folder``.
 
     Returns:
@@ -87,30 +91,48 @@ def fit(
         >>> understudy.fit(target, verbose=False).sample(0, 1000)["z"].shape
         (1000, 2)
     """
+    said = {} if verbose is None else {"verbose": verbose}
+    for name, value in {"flows": flows, "cache": cache, "resume": resume, **said}.items():
+        checks.flag(name, value)
     with Progress(1.0, verbose, "looking at the target"):
         _check(target, budget, seed, seeds)
     if cache:
         keep_programs()
     if seeds > 1:
-        every = [
-            fit(
-                target,
-                budget=budget,
-                seed=seed + i,
-                flows=flows,
-                verbose=verbose,
-                cache=cache,
-                devices=devices,
-            )
-            for i in range(seeds)
-        ]
-        first, *others = sorted(every, key=lambda one: not one.trusted)
-        return eqx.tree_at(
-            lambda p: p.repeats, first, tuple(one.student for one in others), is_leaf=_nothing
-        )
+        one = partial(fit, target, budget=budget, flows=flows, verbose=verbose, cache=cache)
+        one = partial(one, resume=resume, devices=devices)
+        return _best_of(one, range(seed, seed + seeds), folder)
     spent, mesh = Budget.of(budget, _SECONDS), mesh_of(devices)
-    with own_settings(), _Kept(folder, resume) as kept, Progress(1.0, verbose, "compiling") as line:
+    with (
+        own_settings(),
+        Kept(folder, resume, target, seed) as kept,
+        Progress(1.0, verbose, "compiling") as line,
+    ):
         return _Fitting(target, spent, seed, flows, line, kept, mesh).run()
+
+
+def _best_of(one: Callable[..., Posterior], seeds: Sequence[int], folder: Any) -> Posterior:
+    """Fits of several seeds, each in a folder of its own; an interrupt keeps those that are finished."""
+    finished: list[Posterior] = []
+    outer = checks.folder(folder)
+    for seed in seeds:
+        try:
+            finished.append(one(seed=seed, folder=outer and outer / f"seed-{seed}"))
+        except KeyboardInterrupt as error:
+            if not finished:
+                raise
+            cut = [error.result] if isinstance(error, Interrupted) else []
+            message = "Interrupted; the exception's `result` is the best posterior fitted so far."
+            raise Interrupted(message, _best([*finished, *cut])) from None
+    return _best(finished)
+
+
+def _best(every: Sequence[Posterior]) -> Posterior:
+    """The first that is trusted, with the students of the others."""
+    first, *others = sorted(every, key=lambda one: not one.trusted)
+    return eqx.tree_at(
+        lambda p: p.repeats, first, tuple(one.student for one in others), is_leaf=_nothing
+    )
 
 
 def _nothing(value: Any) -> bool:
@@ -125,46 +147,6 @@ class _Found(NamedTuple):
     verdict: Verdict
 
 
-class _Kept:
-    """The newest stage of a fit in a folder; nothing is written without one."""
-
-    def __init__(self, folder: str | Path | None, resume: bool):
-        if not isinstance(folder, str | Path | None):
-            raise IngredientError(f"folder is a path or None; {shown(folder)} came.")
-        if folder is None and resume:
-            raise IngredientError("resume=True needs the folder of the fit; folder=None came.")
-        self.path = None if folder is None else Path(folder) / "stage.safetensors"
-        self.resume = resume
-        self._lock: Any = None
-
-    def __enter__(self) -> "_Kept":
-        if self.path is not None:
-            self._lock = files.locked(self.path.parent)
-            self._lock.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._lock is not None:
-            self._lock.__exit__(*error)
-
-    def read(self, dim: int, seed: int) -> np.ndarray | None:
-        """Draws of the chains at the newest stage, if it belongs to this fit."""
-        if self.path is None or not self.resume or not self.path.exists():
-            return None
-        arrays, inside = files.read(self.path)
-        if inside.get("seed") != seed or arrays["z"].shape[1:] != (dim,):
-            raise IngredientError(
-                f"{self.path.parent} holds a fit of another target or seed; resume it with the target "
-                "and seed it had, or choose another folder."
-            )
-        return arrays["z"]
-
-    def write(self, z: np.ndarray, seed: int) -> None:
-        """Keep draws of the chains."""
-        if self.path is not None:
-            files.write(self.path, {"z": z}, {"seed": seed})
-
-
 class _Fitting:
     """One fit: its parts, and how the stages follow each other."""
 
@@ -175,7 +157,7 @@ class _Fitting:
         seed: int,
         flows: bool,
         line: Progress,
-        kept: _Kept,
+        kept: Kept,
         mesh: Mesh | None,
     ):
         self.target, self.budget, self.seed, self.mesh = target, budget, seed, mesh
@@ -234,7 +216,7 @@ class _Fitting:
         cube = np.random.default_rng(self.seed).uniform(-2, 2, (512, self.target.dim))
         cube[::2] = np.abs(cube[::2]) / 2
         self.walls = find_walls(self.evaluate, cube, np.isfinite(self.evaluate(cube)[0]))
-        earlier = self.kept.read(self.target.dim, self.seed)
+        earlier = self.kept.read()
         if earlier is not None:
             region.go_on(self.chains, earlier, self.walls)
             self.note("resume", f"{len(earlier):,} draws of an earlier fit")
@@ -268,7 +250,7 @@ class _Fitting:
                 "data could tell apart. Give every parameter a proper prior."
             )
         self.found = _Found(candidate, found, verdict)
-        self.kept.write(self.record(), self.seed)
+        self.kept.write(self.record())
         self.note(name, f"{note}, {'trusted' if verdict.trusted else 'not trusted'}", acceptance)
         return verdict
 
@@ -320,10 +302,12 @@ class _Fitting:
 
 def _check(target: Any, budget: Any, seed: Any, seeds: Any) -> None:
     instance("target", Target, "from_numpyro(model, data) or LogDensity(function, dim)", target)
-    if budget is not None and not isinstance(budget, Gradients):
+    if isinstance(budget, Gradients):
+        whole("budget, in gradients,", budget)
+    elif budget is not None:
         one_positive("budget", budget)
-    whole("seed", seed, least=0, most=LARGEST_SEED)
     whole("seeds", seeds)
+    whole("seed", seed, least=0, most=LARGEST_SEED + 1 - seeds)
     _check_gradient(target)
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from understudy import files
-from understudy.checks import instance, one_of, random_key, whole
+from understudy.checks import flag, instance, one_of, random_key, several, whole
+from understudy.checks import seed as seed_number
 from understudy.core import ExplicitStudent, IngredientError, Key, Student, Target, Teacher
 from understudy.display import entries, varying
 from understudy.evaluation.trust.calibration import Simulate
@@ -113,6 +114,10 @@ class Posterior(eqx.Module):
                 f"The student draws vectors of size {self.student.dim} and the target takes size "
                 f"{self.target.dim}; give a student of the target's size."
             )
+        if self.teacher is not None:
+            instance("teacher", Teacher, "hmc(0.1)", self.teacher)
+        several("repeats", Student, "FullGaussian(dim)", self.repeats)
+        seed_number("seed", self.seed)
 
     @property
     def trusted(self) -> bool:
@@ -175,7 +180,9 @@ class Posterior(eqx.Module):
 
     def _finishes(self, finish: bool | None) -> bool:
         """Whether draws are finished: as asked for, else where the fit did not trust its student."""
-        if finish is None:
+        if finish is not None:
+            flag("finish", finish)
+        else:
             finish = self.verdict is not None and not self.verdict.trusted and self.record is not None
             finish = finish and not isinstance(self.target, StoredTarget)
             if not self.trusted and self.verdict is not None:
@@ -306,6 +313,8 @@ class Posterior(eqx.Module):
                 f"n is a multiple of chains={chains}, so that each has as many; {n} came."
             )
         one_of("kind", ("datatree", "inferencedata"), kind)
+        flag("predictive", predictive)
+        flag("log_likelihood", log_likelihood)
         z = self.draws(draw, n)
         wanted = (kind, predictive, log_likelihood)
         return arviz.to_arviz(predict, target, self.student, z, chains, *wanted)
@@ -357,6 +366,8 @@ class Posterior(eqx.Module):
                 "break_even compares draws that can be used as they are, and this student is not "
                 "trusted; its finished draws cost transitions of a chain."
             )
+        if nuts is not None:
+            instance("nuts", NutsCost, "NutsCost(1.0, 100.0)", nuts)
         nuts = nuts or self._nuts(self._key(key), whole("chains", chains))
         return cost.break_even(self.seconds, self.draws_per_second(), nuts)
 
@@ -384,6 +395,8 @@ class Posterior(eqx.Module):
         path = files.checked_path(path)
         if trust is not None:
             instance("trust", Trust, "result.check()", trust)
+        if nuts is not None:
+            instance("nuts", NutsCost, "NutsCost(1.0, 100.0)", nuts)
         trust = trust or self.check()
         nuts = nuts or self._nuts(self._key(None))
         even = self.break_even(nuts) if self._own_draws_stand else None

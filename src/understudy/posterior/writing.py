@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.checks import shown
 from understudy.core import IngredientError
 from understudy.display import entries
 from understudy.files import checked_path, replace_file
@@ -37,8 +38,21 @@ def write_draws(path: str | Path, draws: Draws) -> Path:
     writers = {".nc": _netcdf, ".npz": _npz, ".csv": _csv}
     if path.suffix not in writers:
         raise IngredientError(f"path ends in {', '.join(FORMATS)}; {str(path)!r} came.")
+    _check_draws(draws)
     replace_file(path, [writers[path.suffix](draws)])
     return path
+
+
+def _check_draws(draws: Any) -> None:
+    if not isinstance(draws, Mapping) or not draws:
+        raise IngredientError(
+            "draws are named arrays with one row a draw, as result.sample(key, n) gives them; "
+            f"{shown(draws)} came."
+        )
+    rows = {np.shape(value)[:1] for value in draws.values()}
+    if len(rows) != 1 or rows == {()}:
+        came = ", ".join(str(np.shape(value)) for value in draws.values())
+        raise IngredientError(f"draws have one row a draw, all as many; shapes {shown(came)} came.")
 
 
 def _npz(draws: Draws) -> bytes:

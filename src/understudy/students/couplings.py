@@ -9,8 +9,8 @@ import numpy as np
 import paramax
 from jaxtyping import Array, Bool, Float, Scalar
 
-from understudy.checks import random_key, whole
-from understudy.core import Condition, ExplicitStudent, Key
+from understudy.checks import number, positive, random_key, whole
+from understudy.core import Condition, ExplicitStudent, IngredientError, Key
 
 # Bounds that keep a wild parameter from overflowing; no draw of a trained flow comes near them.
 _LARGEST = 40.0
@@ -65,8 +65,10 @@ class CouplingFlow(ExplicitStudent):
         self.bias = jax.random.normal(third, (layers, width))
         self.leave = 0.01 * jax.random.normal(second, (layers, width, 2 * dim)) / np.sqrt(width)
         self.curves = jnp.zeros((4, dim))
-        turn = (jnp.eye(dim)[:, :1], jnp.ones(1)) if directions is None else (directions, stretch)
-        self.directions, self.stretch = (paramax.non_trainable(jnp.asarray(part)) for part in turn)
+        turn = (jnp.eye(dim)[:, :1], jnp.ones(1))
+        if directions is not None or stretch is not None:
+            turn = _checked_turn(directions, stretch, dim)
+        self.directions, self.stretch = (paramax.non_trainable(part) for part in turn)
 
     def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw noise and transform it."""
@@ -132,3 +134,15 @@ def _curve(x: Array, skew: Array, log_tail: Array) -> tuple[Array, Array]:
     grown = jnp.exp(jnp.clip(jnp.exp(log_tail) * arcsinh + skew, -_LARGEST, _LARGEST))
     y = 0.5 * (grown - 1 / grown)
     return y, log_tail + 0.5 * (jnp.log1p(y**2) - jnp.log1p(x**2))
+
+
+def _checked_turn(directions: Any, stretch: Any, dim: int) -> tuple[Array, Array]:
+    number("directions", directions)
+    positive("stretch", stretch)
+    turn = jnp.asarray(directions), jnp.asarray(stretch)
+    if turn[0].shape != (dim, turn[1].size) or turn[1].ndim != 1:
+        raise IngredientError(
+            f"directions are columns of size {dim} and stretch has one number for each; shapes "
+            f"{turn[0].shape} and {turn[1].shape} came."
+        )
+    return turn

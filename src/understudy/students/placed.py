@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import paramax
 from jaxtyping import Array, Float, Scalar
 
+from understudy.checks import instance
 from understudy.coordinates import Coordinates
-from understudy.core import Condition, ExplicitStudent, Key
+from understudy.core import Condition, ExplicitStudent, IngredientError, Key
 
 
 class Placed(ExplicitStudent):
@@ -29,6 +30,9 @@ class Placed(ExplicitStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, coordinates: Coordinates, inner: ExplicitStudent | None = None):
+        instance("coordinates", Coordinates, "fit_coordinates(draws)", coordinates)
+        if inner is not None:
+            _check_inner(coordinates, inner)
         self.coordinates = paramax.non_trainable(coordinates)
         self.inner = inner
         self.dim = coordinates.dim
@@ -52,3 +56,12 @@ class Placed(ExplicitStudent):
 
     def _carried(self) -> Coordinates:
         return jax.tree.map(jnp.asarray, paramax.unwrap(self.coordinates))
+
+
+def _check_inner(coordinates: Coordinates, inner: ExplicitStudent) -> None:
+    instance("inner", ExplicitStudent, "CouplingFlow(key, dim)", inner)
+    if inner.dim != coordinates.dim:
+        raise IngredientError(
+            f"inner draws vectors of size {inner.dim} and the coordinates carry size {coordinates.dim}; "
+            "build both for one size."
+        )

@@ -328,6 +328,8 @@ def _check_sites(sites: Iterable[dict[str, Any]]) -> None:
 
 def _fault(site: dict[str, Any]) -> str | None:
     name = site["name"]
+    if not isinstance(name, str):
+        return f"A site of the model is named {name!r}; name sites by strings, such as {str(name)!r}."
     if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
         return (
             f"Plate {name!r} takes a random subsample inside the model; pass minibatches as arguments "

@@ -9,7 +9,8 @@ from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Scalar
 
-from understudy.checks import number, positive, vector, whole
+from understudy import checks
+from understudy.checks import number, one_number, one_positive, positive, vector, whole
 from understudy.core import Condition, IngredientError, Key, Target
 
 
@@ -107,6 +108,7 @@ def eight_gaussians(radius: float = 4.0, scale: float = 0.5) -> MixtureOfGaussia
         >>> z.shape, target.log_density(z[0]).shape
         ((5, 2), ())
     """
+    radius = positive("radius", radius)
     angles = jnp.arange(8) * jnp.pi / 4
     return MixtureOfGaussians(radius * jnp.stack([jnp.cos(angles), jnp.sin(angles)], -1), scale)
 
@@ -122,7 +124,8 @@ def forty_gaussians(seed: int = 0, box: float = 40.0, scale: float = 1.0) -> Mix
         >>> z.shape, target.log_density(z[0]).shape
         ((5, 2), ())
     """
-    means = jax.random.uniform(jax.random.key(seed), (40, 2), minval=-box, maxval=box)
+    key, box = jax.random.key(checks.seed("seed", seed)), positive("box", box)
+    means = jax.random.uniform(key, (40, 2), minval=-box, maxval=box)
     return MixtureOfGaussians(means, scale)
 
 
@@ -137,6 +140,7 @@ def banana(curvature: float = 0.5) -> Warped:
         >>> z.shape, target.log_density(z[0]).shape
         ((5, 2), ())
     """
+    curvature = one_number("curvature", curvature)
 
     def forward(noise):
         first = 2.0 * noise[0]
@@ -160,6 +164,7 @@ def funnel(dim: int = 2, scale: float = 1.5) -> Warped:
         >>> z.shape, target.log_density(z[0]).shape
         ((5, 5), ())
     """
+    dim, scale = whole("dim", dim, least=2), one_positive("scale", scale)
 
     def forward(noise):
         first = scale * noise[0]

@@ -1,11 +1,11 @@
 """BlackJAX algorithms in the shape that :class:`understudy.teachers.Kernel` wants."""
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from blackjax import mcmc, sgmcmc
 from jaxtyping import Array, Float
 
 from understudy.core import BoundLogDensity, IngredientError
@@ -18,30 +18,50 @@ class Algorithm(NamedTuple):
     step: Callable[..., tuple[Any, Any]]
 
 
+def blackjax(name: str) -> Any:
+    """A module of BlackJAX, imported when it is first used.
+
+    Importing BlackJAX computes a constant and so starts JAX, after which a process cannot be forked.
+    Where that happens inside a program that is being traced, the constant must not become part of it.
+    """
+    with jax.ensure_compile_time_eval():
+        return importlib.import_module(f"blackjax.{name}")
+
+
+def mala(log_density: BoundLogDensity, step_size: Array) -> Any:
+    """Metropolis-adjusted Langevin."""
+    return blackjax("mcmc.mala").as_top_level_api(log_density, step_size)
+
+
+def barker(log_density: BoundLogDensity, **settings: Any) -> Any:
+    """Barker's proposal."""
+    return blackjax("mcmc.barker").as_top_level_api(log_density, **settings)
+
+
 def hmc(log_density: BoundLogDensity, **settings: Any) -> Algorithm:
     """Hamiltonian Monte Carlo with unit mass."""
-    return _unit_mass(mcmc.hmc.as_top_level_api, log_density, settings)
+    return _unit_mass(blackjax("mcmc.hmc").as_top_level_api, log_density, settings)
 
 
 def nuts(log_density: BoundLogDensity, **settings: Any) -> Algorithm:
     """The no-U-turn sampler with unit mass."""
-    return _unit_mass(mcmc.nuts.as_top_level_api, log_density, settings)
+    return _unit_mass(blackjax("mcmc.nuts").as_top_level_api, log_density, settings)
 
 
 def ghmc(log_density: BoundLogDensity, **settings: Any) -> Algorithm:
     """Generalised Hamiltonian Monte Carlo with unit mass."""
-    build = mcmc.ghmc.as_top_level_api
+    build = blackjax("mcmc.ghmc").as_top_level_api
     return _unit_mass(build, log_density, settings, "momentum_inverse_scale")
 
 
 def random_walk(log_density: BoundLogDensity, step_size: Array) -> Any:
     """Random-walk Metropolis with one scale."""
-    return mcmc.random_walk.normal_random_walk(log_density, step_size)
+    return blackjax("mcmc.random_walk").normal_random_walk(log_density, step_size)
 
 
 def mclmc(log_density: BoundLogDensity, **settings: Any) -> Algorithm:
     """Microcanonical Langevin dynamics, which needs room to turn."""
-    algorithm = mcmc.mclmc.as_top_level_api(log_density, **settings)
+    algorithm = blackjax("mcmc.mclmc").as_top_level_api(log_density, **settings)
 
     def init(z, key):
         if z.size < 2:
@@ -56,7 +76,7 @@ def mclmc(log_density: BoundLogDensity, **settings: Any) -> Algorithm:
 
 def adjusted_mclmc(log_density: BoundLogDensity, step_size: Any, leapfrogs: Array) -> Any:
     """Adjusted microcanonical dynamics."""
-    return mcmc.adjusted_mclmc.as_top_level_api(
+    return blackjax("mcmc.adjusted_mclmc").as_top_level_api(
         log_density, step_size, integration_steps_params=(leapfrogs,)
     )
 
@@ -76,7 +96,7 @@ def elliptical_slice(log_density: BoundLogDensity, mean: Array, covariance: Arra
         start = jnp.where(jnp.isfinite(state.logdensity), state.logdensity, jnp.nan)
         return inner.step(rng_key, state._replace(logdensity=start))
 
-    inner = mcmc.elliptical_slice.as_top_level_api(log_likelihood, mean=mean, cov=covariance)
+    inner = blackjax("mcmc.elliptical_slice").as_top_level_api(log_likelihood, mean=mean, cov=covariance)
     return Algorithm(inner.init, step)
 
 
@@ -103,12 +123,12 @@ class _Position(NamedTuple):
 
 def sgld(log_density: BoundLogDensity, step_size: Array) -> Algorithm:
     """Stochastic gradient Langevin."""
-    return _stateless(sgmcmc.sgld.as_top_level_api(_gradient(log_density)), step_size)
+    return _stateless(blackjax("sgmcmc.sgld").as_top_level_api(_gradient(log_density)), step_size)
 
 
 def sghmc(log_density: BoundLogDensity, step_size: Array, friction: Any, leapfrogs: int) -> Algorithm:
     """Stochastic gradient Hamiltonian Monte Carlo."""
-    inner = sgmcmc.sghmc.as_top_level_api(_gradient(log_density), leapfrogs, friction)
+    inner = blackjax("sgmcmc.sghmc").as_top_level_api(_gradient(log_density), leapfrogs, friction)
     return _stateless(inner, step_size)
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from blackjax.smc.resampling import systematic
 from jaxtyping import Array, Float, Int
 
 from understudy.checks import count, fraction, instance, number, positive
@@ -18,6 +17,7 @@ from understudy.core import (
     Teacher,
     numbered,
 )
+from understudy.teachers.adapters import blackjax
 from understudy.teachers.common import TeacherWrapper, finite_at
 
 
@@ -126,7 +126,7 @@ class Annealed(TeacherWrapper):
         n = len(log_weights)
         weights = jax.nn.softmax(log_weights)
         low = 1 / jnp.sum(weights**2) < self.resample_below * n
-        chosen = jnp.where(low, systematic(key, weights, n), jnp.arange(n))
+        chosen = jnp.where(low, blackjax("smc.resampling").systematic(key, weights, n), jnp.arange(n))
         mean = jax.nn.logsumexp(log_weights) - jnp.log(n)
         return z[chosen], jnp.where(low, mean, log_weights)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from understudy.checks import instance
 from understudy.coordinates import Coordinates
-from understudy.core import BoundLogDensity, Draws, Improved, Key, Proposal, Teacher
+from understudy.core import BoundLogDensity, Draws, Improved, IngredientError, Key, Proposal, Teacher
 from understudy.teachers.common import TeacherWrapper
 
 
@@ -30,6 +30,11 @@ class InCoordinates(TeacherWrapper):
 
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Move draws in u."""
+        if z.shape[-1] != self.coordinates.dim:
+            raise IngredientError(
+                f"These coordinates are for draws of size {self.coordinates.dim}; size {z.shape[-1]} "
+                "came; fit them to draws of this target."
+            )
         carry = jax.tree.map(jnp.asarray, self.coordinates)
         density_of_z = proposal.log_prob
 

@@ -11,7 +11,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from blackjax import mcmc
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from understudy.checks import count, fraction, function, instance, number, positive, whole
@@ -166,7 +165,7 @@ def mala(
         (5, 2)
     """
     return Kernel(
-        mcmc.mala.as_top_level_api,
+        adapters.mala,
         {"step_size": step_size},
         steps,
         target_acceptance=target_acceptance,
@@ -292,9 +291,8 @@ def barker(
         >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
         (5, 2)
     """
-    build = mcmc.barker.as_top_level_api
     parameters = {"step_size": step_size}
-    return Kernel(build, parameters, steps, target_acceptance=target_acceptance, **settings)
+    return Kernel(adapters.barker, parameters, steps, target_acceptance=target_acceptance, **settings)
 
 
 def random_walk(

@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
-from understudy.core import BoundLogDensity, Draws, Improved, Key, Proposal
+from understudy.checks import number
+from understudy.core import BoundLogDensity, Draws, Improved, IngredientError, Key, Proposal
 from understudy.teachers.common import FixedTeacher
 
 
@@ -33,8 +34,21 @@ class Recorded(FixedTeacher):
 
     draws: Float[Array, "m d"]
 
+    def __init__(self, draws: ArrayLike):
+        number("draws", draws)
+        self.draws = jnp.asarray(draws)
+        if self.draws.ndim != 2 or not self.draws.shape[0]:
+            raise IngredientError(
+                f"draws is a record with one draw a row, one row or more; shape {self.draws.shape} came."
+            )
+
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Recorded draws in place of ``z``."""
         del log_density, proposal
+        if z.shape[-1] != self.draws.shape[1]:
+            raise IngredientError(
+                f"The record holds draws of size {self.draws.shape[1]} and the student's have size "
+                f"{z.shape[-1]}; record draws of this target."
+            )
         rows = jax.random.randint(key, (z.shape[0],), 0, self.draws.shape[0])
         return Improved(self.draws[rows], jnp.ones(z.shape[0], bool))

@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
 import optax
 from jaxtyping import Array
 
+from understudy import checks
 from understudy.checks import LARGEST_SEED, function, instance, number, one_of, shown, whole
 from understudy.core import (
     CONDITIONS,
@@ -76,8 +76,7 @@ def check_run(updates: Any, chunk: Any, folder: Any, checkpoint_seconds: Any, ca
     """How a training runs, and what it writes."""
     whole("updates", updates)
     whole("chunk", chunk)
-    if not isinstance(folder, str | Path | None):
-        raise IngredientError(f"folder is a path or None; {shown(folder)} came.")
+    checks.folder(folder)
     if number("checkpoint_seconds", checkpoint_seconds) < 0:
         raise IngredientError(f"checkpoint_seconds is 0 or more; {checkpoint_seconds} came.")
     if not isinstance(callbacks, Sequence):
