@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -28,6 +27,7 @@ from understudy.cli.main import guarded
 from understudy.cli.settings import check_settings, option, run_with_settings
 from understudy.core import IngredientError
 from understudy.fitting import fit
+from understudy.jobs import Job, executor_of, run_jobs
 
 ROWS = "posteriors.jsonl"
 # What NumPyro's NUTS with four chains of 1,000 draws took when the reference was made.
@@ -49,6 +49,9 @@ class Settings:
     draws: int = option(40_000, "draws that are compared", least=1000)
     budget: float = option(120.0, "seconds that a fit may take", least=1)
     seed: int = option(0, "of everything random", least=0)
+    workers: str | None = option(
+        None, 'processes, "local" or the address of a Dask cluster', shown="this process"
+    )
 
     def __post_init__(self):
         """Only what can be."""
@@ -59,15 +62,23 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
     """Fit every posterior; rows of this seed that are there already are kept."""
     rows = out / ROWS
     done = {(row["name"], row["seed"]) for row in files.read_rows(rows)}
-    for case in tqdm(chosen(settings), disable=progress is False):
-        if (case.name, settings.seed) not in done:
-            started = time.perf_counter()
-            row = {"kind": "posterior", "name": case.name} | measure(case, settings)
-            seconds = time.perf_counter() - started
-            files.append_row(rows, row | provenance(settings, settings.seed, seconds))
-            # A process has a limited number of memory maps, and every compiled kernel takes one.
-            jax.clear_caches()
+    left = [case.name for case in chosen(settings) if (case.name, settings.seed) not in done]
+    run_jobs(
+        [Job(name, measured, (name, settings)) for name in left],
+        lambda _, row: files.append_row(rows, row),
+        executor_of(settings.workers),
+        progress=progress,
+    )
     return summary(files.read_rows(rows))
+
+
+def measured(name: str, settings: Settings) -> dict[str, Any]:
+    """The row of one posterior."""
+    started = time.perf_counter()
+    row = {"kind": "posterior", "name": name} | measure(CASES[name], settings)
+    # A process has a limited number of memory maps, and every compiled kernel takes one.
+    jax.clear_caches()
+    return row | provenance(settings, settings.seed, time.perf_counter() - started)
 
 
 def chosen(settings: Settings) -> list[Case]:

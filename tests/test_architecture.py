@@ -12,16 +12,22 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "understudy"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-BASE = {"core", "checks", "numerics", "coordinates", "networks", "surroundings", "display", "progress"}
+BASE = {
+    *("core", "checks", "numerics", "coordinates", "networks"),
+    *("surroundings", "display", "progress", "devices"),
+}
 INGREDIENTS = {"targets", "students", "teachers", "feedbacks"}
 TRAINING = BASE | {"batches", "files", "training"}
-LIBRARY = TRAINING | INGREDIENTS | {"methods", "fitting", "posterior", "evaluation", "report", "data"}
+VERBS = {"methods", "fitting", "posterior", "evaluation", "report", "data"}
+LIBRARY = TRAINING | INGREDIENTS | VERBS | {"jobs"}
 ALLOWED = {
     "core": set(),
     "surroundings": set(),
     "display": set(),
     "progress": set(),
     "checks": {"core"},
+    "devices": {"core", "checks"},
+    "jobs": {"core", "checks"},
     "numerics": {"core", "checks"},
     "coordinates": {"core", "checks", "numerics"},
     "networks": {"core", "checks"},
