@@ -79,7 +79,23 @@ def _dask(address: str) -> Executor:
             "A cluster needs Dask; install understudy[cluster], or give a number of processes."
         ) from error
     client = Client(processes=True, threads_per_worker=1) if address == "local" else Client(address)
-    return client.get_executor(pure=False, retries=3)
+    return _Cluster(client)
+
+
+class _Cluster(Executor):
+    """A Dask client as an executor that is left when it is no longer needed."""
+
+    def __init__(self, client: Any):
+        self.client, self.inner = client, client.get_executor(pure=False, retries=3)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+        """A future of the cluster."""
+        return self.inner.submit(fn, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave the cluster; one that was started here ends with it."""
+        self.inner.shutdown(wait=wait and not cancel_futures)
+        self.client.close()
 
 
 def run_jobs(
