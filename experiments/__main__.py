@@ -4,13 +4,12 @@ An experiment is one module, listed in :data:`EXPERIMENTS`, with ``Settings`` th
 ``run(settings, out, progress)``. What is heavy is imported when it is asked for.
 """
 
-import importlib
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from understudy.cli.main import guarded
+from understudy.cli.main import guarded, load
 from understudy.cli.parsing import Parser, UsageError, name_table, unknown_word
 from understudy.cli.settings import run_with_settings
 
@@ -69,7 +68,7 @@ def _fill_tables(words: Sequence[str]) -> None:
 
 
 def _run(name: str, words: Sequence[str]) -> None:
-    module = importlib.import_module(f"experiments.{name}")
+    module = load(f"experiments.{name}", words)
     settings, out, _ = run_with_settings(f"{PROGRAM} {name}", module, words, Path("runs", name))
     if getattr(settings, "preset", "") == "paper":
         publish(out, Path("results"), name)

@@ -16,7 +16,7 @@ from understudy.targets import MixtureOfGaussians
 from understudy.teachers import Compose, TemperedTransition, mala
 
 target = MixtureOfGaussians(jnp.array([[-3.0], [3.0]]), 1.0, jnp.array([0.2, 0.8]))
-student = Gated(jax.random.key(0), dim=1, branches=4, activation=jnp.tanh, spread=2.0)
+student = Gated(jax.random.key(0), dim=1, branches=4, activation=jax.nn.silu, spread=2.0)
 teacher = Compose(TemperedTransition(), mala(0.3, steps=5))
 rate = optax.cosine_decay_schedule(5e-3, 3000, 0.02)
 trained = understudy.train(

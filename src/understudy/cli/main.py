@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from understudy.cli.parsing import HelpPrinted, Parser, UsageError, name_table, unknown_word
+from understudy.progress import working
 
 COMMANDS = {
     "demo": "Teach a sampler two modes, fit a model beside NUTS, and look at both: a minute.",
@@ -92,7 +93,14 @@ def _dispatch(words: list[str]) -> None:
     elif words[at] not in COMMANDS:
         raise unknown_word(words[at], "a command", COMMANDS)
     else:
-        importlib.import_module(f"understudy.cli.{words[at]}").command(words[at + 1 :])
+        load(f"understudy.cli.{words[at]}", words[at + 1 :]).command(words[at + 1 :])
+
+
+def load(module: str, words: Sequence[str]) -> Any:
+    """Import what a command needs, under a clock where someone watches: JAX takes a while."""
+    quiet = {"-h", "--help", "--quiet"} & {*words}
+    with working("loading", False if quiet else None):
+        return importlib.import_module(module)
 
 
 def _sentence(error: BaseException) -> str:

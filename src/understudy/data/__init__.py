@@ -149,7 +149,7 @@ def load(name: str) -> Table | Images:
         >>> from understudy import data
         >>> table = data.load("crabs")
         >>> table.features.shape, table.names[:2]
-        ((200, 6), ('sex', 'FL'))
+        ((200, 6), ('sp_orange', 'FL'))
     """
     if not isinstance(name, str) or name not in (*_SETS, "mnist"):
         raise IngredientError(f"A data set is one of {', '.join(NAMES)}, mnist; {shown(name)} came.")

@@ -43,7 +43,7 @@ def split_layers(z: Float[Array, " d"], shapes: Sequence[tuple[int, int]]) -> li
         >>> import jax.numpy as jnp
         >>> from understudy.networks import split_layers
         >>> [weight.shape for weight, bias in split_layers(jnp.arange(21.0), [(3, 4), (4, 1)])]
-        [(4, 3), (1, 4)]
+        [(3, 4), (4, 1)]
     """
     layers, at = [], 0
     for inputs, outputs in shapes:

@@ -127,12 +127,12 @@ class Posterior(eqx.Module):
     @property
     def seconds(self) -> float:
         """Run time of all stages, without compilation."""
-        return sum(stage.seconds for stage in self.stages)
+        return sum((stage.seconds for stage in self.stages), 0.0)
 
     @property
     def compile_seconds(self) -> float:
         """Time spent compiling."""
-        return sum(stage.compile_seconds for stage in self.stages)
+        return sum((stage.compile_seconds for stage in self.stages), 0.0)
 
     @property
     def gradients(self) -> int:

@@ -28,12 +28,12 @@ def coordinate_names(target: Target) -> list[str]:
 
 def draws_to_look_at(result: Any, key: Key, n: int = _DRAWS) -> dict[str, Any]:
     """Some named draws at no great cost: of the student where it is trusted, else of its chains."""
-    alone = isinstance(result.target, StoredTarget) or result.record is None
-    if alone or result.verdict is None or result.trusted:
-        drawn = result.sample(key, n, finish=False)
+    record, doubted = result.record, result.verdict is not None and not result.trusted
+    if doubted and record is not None and not isinstance(result.target, StoredTarget):
+        places = np.linspace(0, len(record) - 1, min(n, len(record)))
+        drawn = named_rows(result.target, record[places.astype(int)])
     else:
-        places = np.linspace(0, len(result.record) - 1, min(n, len(result.record)))
-        drawn = named_rows(result.target, result.record[places.astype(int)])
+        drawn = result.sample(key, n, finish=False)
     return latents_first(result.target, drawn)
 
 

@@ -38,7 +38,7 @@ class Dropout(Student):
         >>> from understudy.students import Dropout
         >>> student = Dropout(jax.random.key(0), [(3, 4), (4, 1)], rate=0.1)
         >>> student.dim, student.sample(jax.random.key(1), None, 5).shape
-        (21, (5, 21))
+        (23, (5, 23))
     """
 
     weights: list[Float[Array, "out in"]]

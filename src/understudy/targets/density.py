@@ -33,7 +33,7 @@ class LogDensity(Target):
         >>> from numpyro.distributions import constraints
         >>> flat = understudy.LogDensity(lambda z: -0.5 * jnp.sum(z**2), dim=3)
         >>> named = understudy.LogDensity(
-        ...     lambda p: -p["tau"] - 0.5 * p["mu"] @ p["mu"],
+        ...     lambda mu, tau: -tau - 0.5 * mu @ mu,
         ...     {"mu": (2,), "tau": constraints.positive},
         ... )
         >>> flat.dim, named.dim

@@ -72,8 +72,8 @@ class Rescaled(TeacherWrapper):
         >>> from understudy.core import bind
         >>> from understudy.students import FullGaussian
         >>> from understudy.teachers import Rescaled, mala
-        >>> teacher, proposal = Rescaled(mala(0.3), mean=0.0, factor=2.0), bind(FullGaussian(2), None)
-        >>> start = jax.numpy.ones((5, 2))
+        >>> teacher = Rescaled(mala(0.3), mean=jax.numpy.zeros(2), factor=jax.numpy.array([1.0, 2.0]))
+        >>> start, proposal = jax.numpy.ones((5, 2)), bind(FullGaussian(2), None)
         >>> teacher.improve(jax.random.key(0), lambda z: -0.5 * z @ z, start, proposal).z.shape
         (5, 2)
     """

@@ -157,7 +157,8 @@ def train(
             to the order of sums, and a run may be resumed on more or fewer.
         folder: where to keep metrics (``metrics.jsonl``) and checkpoints; nothing is written if None.
         resume: go on from the newest checkpoint in ``folder``, bit for bit.
-        progress: show a progress bar; None shows one in a terminal only.
+        progress: show a live line in a terminal or notebook, and a line for every tenth of the updates
+            elsewhere; None shows the live line only.
         chunk: updates between two looks at the host.
         checkpoint_seconds: least time between two checkpoints.
         callbacks: functions of a :class:`Chunk`, called after every chunk of updates.

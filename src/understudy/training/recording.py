@@ -148,7 +148,7 @@ class ProgressBar:
     def __init__(self, updates: int, show: bool | None):
         self._shown: dict[str, str] = {}
         self._line = Progress(updates, show, "compiling", "updates", lambda: self._shown)
-        self._compiling = True
+        self._compiling, self._updates, self._tenths = True, updates, 0
 
     def go_on_from(self, done: int) -> None:
         """So many updates were made before."""
@@ -156,7 +156,7 @@ class ProgressBar:
 
     def __call__(self, chunk: Chunk) -> None:
         """Advance to the chunk's step; the clock starts after compilation."""
-        if not self._line.drawn:
+        if not (self._line.drawn or self._line.said):
             return
         if self._compiling:
             self._line.begin_clock()
@@ -168,7 +168,12 @@ class ProgressBar:
             if np.isfinite(chunk.row[name]).any()
         }
         self._shown = {name: f"{value:.3g}" for name, value in medians.items()}
-        self._line.to(int(chunk.row["step"]))
+        step = int(chunk.row["step"])
+        self._line.to(step)
+        if 10 * step // self._updates > self._tenths:
+            self._tenths = 10 * step // self._updates
+            figures = ", ".join(f"{name} {value}" for name, value in self._shown.items())
+            self._line.say(f"{step}/{self._updates} updates, {figures}")
 
     def close(self) -> None:
         """Leave the terminal tidy."""
