@@ -1,7 +1,7 @@
 """Run the quickstart's blocks in an empty folder: ``python run_quickstart.py SURROUNDINGS [first]``.
 
-With "first" only the first block is run, a fit and its draws. The fit is shorter than a user's, with fewer
-draws, and NUTS is not timed; everything else is as the page says.
+With "first" only the first block is run, a fit and its draws. The fit is shorter than a user's, with
+fewer draws, and NUTS is not timed; everything else is as the page says.
 """
 
 import dataclasses
