@@ -22,7 +22,7 @@ from understudy.amortising.observations import DataSet, fit_reading
 from understudy.amortising.simulators import Simulator
 from understudy.checks import LARGEST_SEED, function, one_positive, whole
 from understudy.coordinates import fit_coordinates
-from understudy.core import IngredientError, Target
+from understudy.core import IngredientError, Key
 from understudy.networks.summaries import Summary
 from understudy.posterior import Stage
 from understudy.posterior.draws import keep_programs
@@ -34,6 +34,7 @@ _ROUNDS = (60.0, 180.0, 540.0)
 _LATER_RATE = 7e-4
 _FIRST_PAIRS = 4096
 _JUDGED = 128
+_SMALL = 4
 _ENOUGH_SERVED, _ENOUGH_SHARE, _ENOUGH_GAIN = 0.95, 0.9, 0.01
 
 
@@ -89,10 +90,10 @@ def amortise(
     with own_settings():
         started = time.perf_counter()
         simulator = _simulator(model, args, kwargs, observed, arguments, sizes)
-        first, second, third, fourth = jax.random.split(jax.random.key(seed), 4)
+        first, second, third = jax.random.split(jax.random.key(seed), 3)
         seen = simulate(first, simulator, _FIRST_PAIRS)
         held = simulate(second, simulator, _FIRST_PAIRS // 2)
-        begun = _begin(third, simulator, _maybe_missing(fourth, seen.data, missing), seen, missing, summary, student)
+        begun = _begin(third, simulator, seen, missing, summary, student)
         learning = Learning(simulator, begun, held, seed)
         compiled = time.perf_counter() - started
         note = f"{_FIRST_PAIRS:,} pairs to begin with, {100 * seen.lost:.1f} % not finite and left out"
@@ -127,17 +128,23 @@ def _simulator(model, args, kwargs, observed, arguments, sizes) -> Simulator:
     return simulator_of(model, args, kwargs, observed, arguments, sizes)
 
 
-def _begin(key, simulator, data, seen, missing, summary, student) -> Informed:
+def _begin(key, simulator, seen, missing, summary, student) -> Informed:
     """A student before its first lesson."""
     first, second = jax.random.split(key)
-    reading = fit_reading(simulator.layout, data, missing)
-    example = reading(jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), data))
+    reading = fit_reading(simulator.layout, seen.data, missing)
+    example = reading(jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), seen.data))
     kind = "set" if simulator.layout.exchangeable else "series"
     network = Summary(first, example, kind) if summary is None else summary(first, example)
     coordinates = fit_coordinates(np.asarray(seen.z, float), None, float(len(seen.z)))
     dim, vector = simulator.target.dim, network(example)
-    flow = SplineFlow(second, dim, vector) if student is None else student(second, dim, vector)
+    flow = (student or _flow)(second, dim, vector)
     return Informed(reading, network, coordinates, flow)
+
+
+def _flow(key: Key, dim: int, summary: Any) -> SplineFlow:
+    """A flow as large as its draws ask for."""
+    small = dim <= _SMALL
+    return SplineFlow(key, dim, summary, layers=6 if small else 8, width=64 if small else 128)
 
 
 def _rounds(
@@ -172,8 +179,3 @@ def judged(learning: Learning, simulator: Simulator, held: Simulated) -> tuple[b
     share = float(np.median(weighed.share))
     words = f"{100 * served:.0f} % of simulated data sets need no chains, median effective share {share:.2f}"
     return served >= _ENOUGH_SERVED and share >= _ENOUGH_SHARE, words, _JUDGED * 1024
-
-
-def _maybe_missing(key: Any, data: DataSet, missing: bool) -> DataSet:
-    del key, missing
-    return data

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Scalar
 
 from understudy.amortising import finishing
-from understudy.amortising.finishing import finish
 from understudy.amortising.learning import Informed
 from understudy.amortising.novelty import Novelty
 from understudy.amortising.observations import (
@@ -31,7 +30,6 @@ from understudy.teachers import hmc
 from understudy.teachers.preconditioned import Rescaled
 
 ROUTES = ("student", "weights", "chains")
-_RECORD = 4096
 _NAMED_AT_ONCE = 16
 
 
@@ -154,7 +152,8 @@ class Amortised(eqx.Module):
         x = self._data_set(data, args, kwargs)
         known = in_canonical_order(self.simulator.layout, x)
         several = stacked([known])
-        done = finish(jax.random.key(self.seed), self.student, self._target(), several, 1024)
+        key = jax.random.key(self.seed)
+        done = finishing.finish(key, self.student, self._target(), several, finishing.FEWEST)
         novelty = float(self.novelty(self.student, several)[0])
         student = Given(self.student, jax.tree.map(jnp.asarray, known), self.student.dim)
         verdict = _verdict(done, novelty) if self.simulator.likelihood else None
@@ -199,12 +198,10 @@ class Amortised(eqx.Module):
         key, n = random_key(key), whole("n", n)
         sets = self._data_sets(data, args, kwargs)
         known = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
-        if finish:
-            done = finishing.finish(key, self.student, self._target(), known, n)
-        else:
-            done = finishing.unfinished(key, self.student, self._target(), known, n)
+        draw = finishing.finish if finish else finishing.unfinished
+        done = draw(key, self.student, self._target(), known, n)
         novel = self.novelty(self.student, known) > 1
-        draws = _named(self.simulator.target, jnp.asarray(done.z), known)
+        draws = _named_sites(self.simulator.target, done.z, known)
         return Samples(
             {name: np.asarray(value) for name, value in draws.items()},
             np.array(ROUTES)[done.route],
@@ -271,6 +268,15 @@ def _teacher(record: Float[np.ndarray, "n d"]) -> Rescaled:
     affine = whitening(record, shrinkage=d / (len(record) + d))
     inner = hmc(0.4 / d**0.25, 6, steps=2, jitter=0.5)
     return Rescaled(inner, *(jnp.asarray(part, jnp.float32) for part in affine))
+
+
+def _named_sites(target: Any, z: np.ndarray, data: DataSet) -> dict[str, np.ndarray]:
+    def named(key, both):
+        del key
+        return (_named(target, *both),)
+
+    every = np.arange(len(z))
+    return finishing.in_blocks(named, jax.random.key(0), (z, data), every)[0]
 
 
 @eqx.filter_jit

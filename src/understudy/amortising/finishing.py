@@ -21,16 +21,18 @@ from understudy.teachers.preconditioned import Rescaled
 EVEN = 0.95
 LARGEST_K, FINE_K = 0.7, 0.5
 LARGEST_R_HAT = 1.1
-CANDIDATES = 1024
-MOST_CANDIDATES = 65_536
+# Draws that are weighed at least, and how many candidates there are to pick from.
+FEWEST = 1024
+_CANDIDATES = (4096, 16_384, 65_536)
+_BLOCKS = (1, 4, 16, 64)
 # Resampled draws should stand for as many independent ones as this share of them.
 _WORTH = 1.5
 _GROUPS, _CHAINS = 16, 256
-_WARM, _KEPT = 30, 12
+_WARM, _KEPT = 20, 12
 _STEPS = 8
-_OFFERED = 4
-# Draws from which the spread is first guessed, beside those where chains begin.
-_SPREAD = 496
+_OFFERED = 1
+# Draws from which the spread is first guessed; chains begin at the first of them.
+_STARTS = 512
 _AT_ONCE = 2**15
 
 
@@ -241,7 +243,7 @@ class Finished(NamedTuple):
 
 
 def finish(
-    key: Key, student: ExplicitStudent, target: Target | None, data: DataSet, n: int, chains: bool = True
+    key: Key, student: ExplicitStudent, target: Target | None, data: DataSet, n: int
 ) -> Finished:
     """Draw ``n`` times for every data set, and correct the draws where the weights ask for it.
 
@@ -251,75 +253,85 @@ def finish(
         target: log p(z, x); None leaves the draws as they are.
         data: the data sets, one a row.
         n: draws for each.
-        chains: whether chains run where weights cannot be relied upon.
     """
-    keys = jax.random.split(key, 4)
-    count = jax.tree.leaves(data)[0].shape[0]
-    first = max(n, CANDIDATES)
-    weighed = weigh(keys[0], student, target, data, first)
-    k, share = np.asarray(weighed.pareto_k, float), np.asarray(weighed.share, float)
-    z = np.array(weighed.z[:, :n])
-    route, r_hat = np.zeros(count, int), np.ones(count)
-    spent, slopes = count * first, 0
+    first, second, third = jax.random.split(key, 3)
+    done = unfinished(first, student, target, data, n)
     if target is None:
-        return Finished(z, route, k, share, r_hat, 0, 0)
-    uneven = ~((k < FINE_K) & (share >= EVEN))
-    route[uneven & (k < LARGEST_K)] = 1
-    for candidates, rows in _groups(np.flatnonzero(route == 1), share, n):
-        again = weigh(keys[1], student, target, _take(data, rows), candidates)
-        z[rows] = np.asarray(resample(keys[2], again, n))[: len(rows)]
-        spent += len(rows) * candidates
-        now = np.asarray(again.pareto_k)[: len(rows)]
-        k[rows], share[rows] = now, np.asarray(again.share)[: len(rows)]
-        route[rows[now >= LARGEST_K]] = 2
-    route[uneven & ~(k < LARGEST_K)] = 2
-    rows = np.flatnonzero(route == 2)
-    if len(rows) and chains:
-        starts = resample(keys[2], _only(weighed, rows), _GROUPS + _SPREAD)
-        ran = run_chains(keys[3], student, target, _take(data, rows), _padded(starts, rows))
-        ends, r = np.asarray(ran.z)[: len(rows)], np.asarray(ran.r_hat)[: len(rows)]
-        generator = np.random.default_rng(0)
-        picks = generator.permutation(np.resize(np.arange(ends.shape[1]), max(n, ends.shape[1])))[:n]
-        z[rows], r_hat[rows] = ends[:, picks], r
-        moves = len(rows) * _CHAINS * (2 * _WARM + _KEPT)
-        slopes, spent = moves * _STEPS, spent + moves * (_OFFERED + 1)
-    elif len(rows):
-        r_hat[rows] = np.inf
-    return Finished(z, route, k, share, r_hat, spent, slopes)
+        return done
+    even = (done.pareto_k < FINE_K) & (done.share >= EVEN)
+    done.route[~even] = np.where(done.pareto_k < LARGEST_K, 1, 2)[~even]
+    done = _by_weights(second, student, target, data, n, done)
+    return _by_chains(third, student, target, data, n, done)
+
+
+def _by_weights(
+    key: Key, student: ExplicitStudent, target: Target, data: DataSet, n: int, done: Finished
+) -> Finished:
+    """Candidates enough for every data set that needs them, and draws picked among them."""
+    rows = np.flatnonzero(done.route == 1)
+    wanted = _WORTH * n / np.maximum(done.share[rows], 1e-6)
+    levels = [level for level in _CANDIDATES if level >= n] or [_CANDIDATES[-1]]
+    level = np.minimum(np.searchsorted(levels, wanted), len(levels) - 1)
+    spent = 0
+    for i in np.unique(level):
+        chosen = rows[level == i]
+
+        def picked(key, data, count=levels[i]):
+            weighed = weigh(key, student, target, data, count)
+            return resample(key, weighed, n), weighed.pareto_k, weighed.share
+
+        done.z[chosen], done.pareto_k[chosen], done.share[chosen] = in_blocks(picked, key, data, chosen)
+        spent += len(chosen) * levels[i]
+    done.route[rows[~(done.pareto_k[rows] < LARGEST_K)]] = 2
+    return done._replace(likelihoods=done.likelihoods + spent)
+
+
+def _by_chains(
+    key: Key, student: ExplicitStudent, target: Target, data: DataSet, n: int, done: Finished
+) -> Finished:
+    """Short chains for every data set whose weights cannot be relied upon."""
+    rows = np.flatnonzero(done.route == 2)
+    if not len(rows):
+        return done
+
+    def ran(key, data):
+        weighed = weigh(key, student, target, data, _CANDIDATES[0])
+        return run_chains(key, student, target, data, resample(key, weighed, _STARTS))
+
+    ends, done.r_hat[rows], _ = in_blocks(ran, key, data, rows, blocks=(1,))
+    places = np.resize(np.arange(ends.shape[1]), max(n, ends.shape[1]))
+    done.z[rows] = ends[:, np.random.default_rng(0).permutation(places)[:n]]
+    moves = len(rows) * _CHAINS * (2 * _WARM + _KEPT)
+    spent = moves * (_OFFERED + 1) + len(rows) * _CANDIDATES[0]
+    return done._replace(
+        likelihoods=done.likelihoods + spent, gradients=done.gradients + moves * _STEPS
+    )
 
 
 def unfinished(
     key: Key, student: ExplicitStudent, target: Target | None, data: DataSet, n: int
 ) -> Finished:
     """The student's own draws for every data set, whatever their weights."""
-    weighed = weigh(key, student, target, data, max(n, CANDIDATES))
-    k, share = np.asarray(weighed.pareto_k, float), np.asarray(weighed.share, float)
-    spent = 0 if target is None else k.size * max(n, CANDIDATES)
-    none = np.zeros(k.size, int)
-    return Finished(np.array(weighed.z[:, :n]), none, k, share, none + 1.0, spent, 0)
+    count, drawn = jax.tree.leaves(data)[0].shape[0], max(n, FEWEST)
+
+    def weighed(key, data):
+        found = weigh(key, student, target, data, drawn)
+        return found.z[:, :n], found.pareto_k, found.share
+
+    z, k, share = in_blocks(weighed, key, data, np.arange(count))
+    spent = 0 if target is None else count * drawn
+    return Finished(z, np.zeros(count, int), k, share, np.ones(count), spent, 0)
 
 
-def _groups(rows: np.ndarray, share: np.ndarray, n: int) -> list[tuple[int, np.ndarray]]:
-    """Data sets by how many candidates they need, a power of two."""
-    wanted = np.clip(_WORTH * n / np.maximum(share[rows], 1e-6), CANDIDATES, MOST_CANDIDATES)
-    powers = 2 ** np.ceil(np.log2(wanted)).astype(int)
-    return [(int(p), rows[powers == p]) for p in np.unique(powers)]
-
-
-def _take(data: DataSet, rows: np.ndarray) -> DataSet:
-    """Some of the data sets, filled up to a power of two so that few programs are compiled."""
-    filled = _filled(rows)
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[filled], data)
-
-
-def _only(weighed: Weighed, rows: np.ndarray) -> Weighed:
-    filled = _filled(rows)
-    return jax.tree.map(lambda leaf: leaf[filled], weighed)
-
-
-def _padded(starts: Array, rows: np.ndarray) -> Array:
-    return starts[: len(_filled(rows))]
-
-
-def _filled(rows: np.ndarray) -> np.ndarray:
-    return np.resize(rows, 2 ** int(np.ceil(np.log2(max(len(rows), 1)))))
+def in_blocks(
+    function: Any, key: Key, data: Any, rows: Int[np.ndarray, " r"], blocks: tuple[int, ...] = _BLOCKS
+) -> Any:
+    """``function(key, data)`` of some data sets, in blocks of few sizes so that little is compiled."""
+    block = next(size for size in blocks if len(rows) <= size or size == blocks[-1])
+    parts = []
+    for i in range(0, max(len(rows), 1), block):
+        filled = np.resize(rows[i : i + block], block)
+        taken = jax.tree.map(lambda leaf: np.asarray(leaf)[filled], data)
+        out = function(jax.random.fold_in(key, i), taken)
+        parts.append(jax.tree.map(lambda leaf: np.asarray(leaf)[: len(rows) - i], tuple(out)))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)

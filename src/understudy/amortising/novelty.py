@@ -12,6 +12,7 @@ from understudy.amortising.observations import DataSet
 from understudy.numerics import AffineMap, whitening
 
 _SPARED = 1e-3
+_STEADY = 1e-2
 
 
 class Novelty(eqx.Module):
@@ -42,7 +43,9 @@ def fit_novelty(student: Any, data: DataSet) -> Novelty:
     """What simulated data sets look like to a student: a half for the map, the other for the limit."""
     seen = np.asarray(_summaries(student, data), float)
     half = len(seen) // 2
-    affine = whitening(seen[:half], shrinkage=0.01)
+    # What never changes in simulations gets a spread of its own; a change would be seen.
+    steady = np.random.default_rng(0).normal(size=seen[:half].shape) * _STEADY
+    affine = whitening(seen[:half] + steady, shrinkage=0.01)
     limit = np.quantile(_distances(affine, seen), 1 - _SPARED)
     parts = (affine.mean, affine.factor, max(float(limit), 1e-6))
     return Novelty(*(jnp.asarray(part, jnp.float32) for part in parts))
