@@ -15,7 +15,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 BASE = {"core", "checks", "numerics", "coordinates", "networks", "surroundings"}
 INGREDIENTS = {"targets", "students", "teachers", "feedbacks"}
 TRAINING = BASE | {"batches", "files", "training"}
-LIBRARY = TRAINING | INGREDIENTS | {"methods", "fitting", "posterior", "evaluation", "report", "data"}
+LIBRARY = TRAINING | INGREDIENTS | {"methods", "fitting", "amortising", "posterior", "evaluation"}
+LIBRARY |= {"report", "data"}
 ALLOWED = {
     "core": set(),
     "surroundings": set(),
@@ -33,6 +34,7 @@ ALLOWED = {
     "methods": TRAINING | INGREDIENTS,
     "posterior": TRAINING | INGREDIENTS | {"evaluation", "report", "data"},
     "fitting": TRAINING | INGREDIENTS | {"evaluation", "posterior"},
+    "amortising": TRAINING | INGREDIENTS | {"evaluation", "posterior", "report"},
     "cli": LIBRARY,
     "__main__": {"cli"},
     "__init__": LIBRARY,

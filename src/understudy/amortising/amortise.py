@@ -7,7 +7,6 @@ enough; where it was not, training goes on.
 
 import sys
 import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from understudy.amortising.amortised import Amortised
 from understudy.amortising.finishing import LARGEST_K, weigh
 from understudy.amortising.learning import Informed, Learning, Simulated, simulate
 from understudy.amortising.novelty import fit_novelty
-from understudy.amortising.observations import DataSet, fit_reading
+from understudy.amortising.observations import fit_reading
 from understudy.amortising.simulators import Simulator
 from understudy.checks import LARGEST_SEED, function, one_positive, whole
 from understudy.coordinates import fit_coordinates
@@ -39,16 +38,16 @@ _ENOUGH_SERVED, _ENOUGH_SHARE, _ENOUGH_GAIN = 0.95, 0.9, 0.01
 
 
 def amortise(
-    model: Callable | Simulator,
+    model: Any,
     *args: Any,
-    observed: str | Sequence[str] | None = None,
-    arguments: Callable | None = None,
-    sizes: tuple[int, int] | None = None,
+    observed: Any = None,
+    arguments: Any = None,
+    sizes: Any = None,
     missing: bool = False,
-    budget: float | None = None,
-    seed: int = 0,
-    summary: Callable | None = None,
-    student: Callable | None = None,
+    budget: Any = None,
+    seed: Any = 0,
+    summary: Any = None,
+    student: Any = None,
     progress: bool | None = None,
     cache: bool = True,
     **kwargs: Any,
@@ -82,18 +81,18 @@ def amortise(
     whole("seed", seed, least=0, most=LARGEST_SEED)
     seconds = None if budget is None else one_positive("budget", budget)
     shown = sys.stderr.isatty() if progress is None else bool(progress)
-    for name, maker in {"summary": summary, "student": student}.items():
+    for name, maker in {"arguments": arguments, "summary": summary, "student": student}.items():
         if maker is not None:
             function(name, maker)
     if cache:
         keep_programs()
     with own_settings():
         started = time.perf_counter()
-        simulator = _simulator(model, args, kwargs, observed, arguments, sizes)
+        simulator = _simulator(model, args, kwargs, observed, arguments, sizes, missing)
         first, second, third = jax.random.split(jax.random.key(seed), 3)
         seen = simulate(first, simulator, _FIRST_PAIRS)
         held = simulate(second, simulator, _FIRST_PAIRS // 2)
-        begun = _begin(third, simulator, seen, missing, summary, student)
+        begun = _begin(third, simulator, seen, summary, student)
         learning = Learning(simulator, begun, held, seed)
         compiled = time.perf_counter() - started
         note = f"{_FIRST_PAIRS:,} pairs to begin with, {100 * seen.lost:.1f} % not finite and left out"
@@ -111,11 +110,12 @@ def amortise(
         )
 
 
-def _simulator(model, args, kwargs, observed, arguments, sizes) -> Simulator:
+def _simulator(model, args, kwargs, observed, arguments, sizes, missing) -> Simulator:
     if isinstance(model, Simulator):
-        if args or kwargs or arguments is not None or sizes is not None:
+        if args or kwargs or missing or (observed, arguments, sizes) != (None, None, None):
             raise IngredientError(
-                "A simulator takes no further arguments, sizes or observed sites; leave them out."
+                "observed, arguments, sizes and missing are for NumPyro models; leave them out where a "
+                "simulator is given."
             )
         return model
     if observed is None:
@@ -125,13 +125,13 @@ def _simulator(model, args, kwargs, observed, arguments, sizes) -> Simulator:
     # NumPyro takes a second to import, and simulators written by hand do not need it.
     from understudy.amortising.models import simulator_of
 
-    return simulator_of(model, args, kwargs, observed, arguments, sizes)
+    return simulator_of(model, args, kwargs, observed, arguments, sizes, missing)
 
 
-def _begin(key, simulator, seen, missing, summary, student) -> Informed:
+def _begin(key, simulator, seen, summary, student) -> Informed:
     """A student before its first lesson."""
     first, second = jax.random.split(key)
-    reading = fit_reading(simulator.layout, seen.data, missing)
+    reading = fit_reading(simulator.layout, seen.data)
     example = reading(jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), seen.data))
     kind = "set" if simulator.layout.exchangeable else "series"
     network = Summary(first, example, kind) if summary is None else summary(first, example)

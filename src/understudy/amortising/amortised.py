@@ -1,6 +1,8 @@
 """What amortising a model gives back: a posterior for every data set, judged and repaired."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -9,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Scalar
 
+from understudy import files
 from understudy.amortising import finishing
-from understudy.amortising.learning import Informed
-from understudy.amortising.novelty import Novelty
+from understudy.amortising.judging import judge
+from understudy.amortising.learning import Informed, simulate
+from understudy.amortising.novelty import Novelty, fit_novelty
 from understudy.amortising.observations import (
     DataSet,
     checked_values,
@@ -20,12 +24,16 @@ from understudy.amortising.observations import (
     stacked,
 )
 from understudy.amortising.simulators import Simulator
-from understudy.checks import random_key, whole
+from understudy.amortising.storing import StoredSimulator, stored
+from understudy.amortising.teaching import teach
+from understudy.checks import fraction, one_positive, random_key, whole
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
-from understudy.numerics import whitening
+from understudy.evaluation.trust.check import Trust, names_of
+from understudy.files import StoreError
+from understudy.numerics import AnyArray, whitening
 from understudy.posterior import Posterior, Stage
 from understudy.posterior.verdict import Figure, Verdict
-from understudy.surroundings import with_own_settings
+from understudy.surroundings import own_settings, with_own_settings
 from understudy.teachers import hmc
 from understudy.teachers.preconditioned import Rescaled
 
@@ -215,6 +223,87 @@ class Amortised(eqx.Module):
             done.gradients,
         )
 
+    @with_own_settings
+    def check(
+        self,
+        key: Key | int | None = None,
+        *,
+        simulations: int = 512,
+        draws: int = 255,
+        level: float = 0.01,
+    ) -> Trust:
+        """Is the student right on average over simulated data, and where not? A line for each test.
+
+        Without a likelihood the tests that need one are left out: of the likelihood of the truth, of
+        weighted draws and of the weights.
+
+        Args:
+            key: random key; None makes one of the seed.
+            simulations: fresh simulated data sets.
+            draws: of the student for each.
+            level: probability with which each test warns of a right student.
+        """
+        key = jax.random.key(self.seed + 1) if key is None else random_key(key)
+        sizes = {"simulations": whole("simulations", simulations, 50), "draws": whole("draws", draws, 50)}
+        level = float(fraction("level", level))
+        names = names_of(self.simulator.target)
+        return judge(key, self.simulator, self.student, names, **sizes, level=level)
+
+    @with_own_settings
+    def teach(
+        self, data: Any, *args: Any, budget: float = 120.0, seed: int | None = None, **kwargs: Any
+    ) -> "Amortised":
+        """Go on learning at data sets that really came, from the teacher; the one taught is returned.
+
+        Args:
+            data: data sets, as for :meth:`sample`.
+            args: arguments of the model where they differ, as for :meth:`sample`.
+            budget: seconds, compilation not counted.
+            seed: of everything random; None takes that of training.
+            kwargs: the same arguments, by name.
+        """
+        if not self.simulator.likelihood:
+            raise IngredientError(
+                "teach needs a likelihood, for a teacher to move draws by; give amortise a "
+                "log_likelihood, or a budget for more simulation."
+            )
+        seconds, seed = one_positive("budget", budget), self.seed if seed is None else seed
+        sets = self._data_sets(data, args, kwargs)
+        real = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
+        held = simulate(jax.random.key(seed + 3), self.simulator, 2048)
+        done = teach(self.simulator, self.student, real, held, seconds, seed)
+        costs = (done.seconds, done.compile_seconds, done.gradients, float("nan"), True, done.evaluations)
+        return dataclasses.replace(
+            self,
+            student=done.student,
+            novelty=fit_novelty(done.student, held.data),
+            stages=(*self.stages, Stage("teach", done.note, *costs)),
+            simulations=self.simulations + done.simulations,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one file for :func:`understudy.load`: no pickle, with a checksum.
+
+        A model is a function, so the file holds its name and its arguments; load it with
+        ``understudy.load(path, classes=[model])``, or ``target=simulator`` for one made by hand.
+        """
+        files.checked_path(path)
+        files.save(path, self)
+
+    def storable(self) -> "Amortised":
+        """The same in a form that a file can hold."""
+        return dataclasses.replace(self, simulator=stored(self.simulator))
+
+    def restored(self, known: Mapping[str, Any], target: Any = None) -> "Amortised":
+        """The same with its simulator, made again of what is known."""
+        kinds = {"simulator": StoredSimulator, "student": Informed, "novelty": Novelty, "seed": int}
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name, None), kind):
+                raise StoreError(f"its {name} is a {type(getattr(self, name, None)).__name__}")
+        with own_settings():
+            made = self.simulator.restored(known, target)  # pyright: ignore
+        return dataclasses.replace(self, simulator=made)
+
     def _target(self) -> Target | None:
         return self.simulator.target if self.simulator.likelihood else None
 
@@ -234,7 +323,7 @@ class Amortised(eqx.Module):
         ]
 
 
-def _one_by_one(data: Any, count: int | None = None) -> Sequence[Any]:
+def _one_by_one(data: Any, count: int | None = None) -> Any:
     if isinstance(data, Mapping):
         parts = {name: _one_by_one(value) for name, value in data.items()}
         lengths = {len(part) for part in parts.values()}
@@ -280,7 +369,7 @@ def _named_sites(target: Any, z: np.ndarray, data: DataSet) -> dict[str, np.ndar
 
 
 @eqx.filter_jit
-def _named(target: Any, z: Float[Array, "s n d"], data: DataSet) -> dict[str, Array]:
+def _named(target: Any, z: Float[AnyArray, "s n d"], data: DataSet) -> dict[str, Array]:
     def one(both):
         z, x = both
         return jax.vmap(lambda z: target.constrain(z, x))(z)

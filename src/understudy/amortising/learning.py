@@ -23,6 +23,7 @@ from understudy.amortising.simulators import Simulator
 from understudy.coordinates import Coordinates
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
 from understudy.feedbacks import InclusiveKL
+from understudy.numerics import AnyArray
 from understudy.students.splines import SplineFlow
 from understudy.teachers.identity import Identity
 from understudy.training import Chunk, Learner, State, StopTraining, Training
@@ -144,7 +145,7 @@ class Simulations(eqx.Module):
         return Pair(either(z, jnp.nan), jax.tree.map(either, data, self.simulator.filler))
 
 
-def finite_pairs(z: Float[Array, "b d"], data: DataSet) -> Array:
+def finite_pairs(z: Float[AnyArray, "b d"], data: DataSet) -> Any:
     """Which pairs are finite throughout."""
     leaves = [z, *data.values.values(), *data.arguments]
     return jnp.stack([jnp.isfinite(leaf).reshape(len(leaf), -1).all(1) for leaf in leaves]).all(0)
@@ -195,9 +196,6 @@ class Learning:
         student: who learns.
         held: pairs that are never learnt from.
         seed: of everything random.
-        teacher: moves the truths on before they teach; None leaves them.
-        conditions: where pairs come from; None takes fresh simulations.
-        particles: draws for each pair.
 
     Attributes:
         curve: seconds, updates and mean log density of held-out pairs, a row a look.
@@ -235,7 +233,7 @@ class Learning:
     def run(self, seconds: float, rate: float = _RATE, progress: bool = False) -> float:
         """Learn for some time, the rate falling to nothing; the held-out log density at the end."""
         hook = _Clock(self, seconds, rate, progress)
-        self.state = hook.paced(self.state, rate)
+        self.state = paced(self.state, rate)
         try:
             trained = self.training.run(self.state, 2**31 - 1, CHUNK, [watch, hook])
         finally:
@@ -274,17 +272,17 @@ class _Clock:
         self.bar.update(min(round(spent), round(self.seconds)) - self.bar.n)
         if share >= 1:
             raise StopTraining
-        return self.paced(chunk.state, self.rate * 0.5 * (1 + math.cos(math.pi * share)))
-
-    @staticmethod
-    def paced(state: State, rate: float) -> State:
-        """The state with another rate."""
-        where = lambda s: s.memory["student"].hyperparams["learning_rate"]  # noqa: E731
-        return eqx.tree_at(where, state, jnp.asarray(rate, jnp.float32))
+        return paced(chunk.state, self.rate * 0.5 * (1 + math.cos(math.pi * share)))
 
     def close(self) -> None:
         """Leave the terminal tidy."""
         self.bar.close()
+
+
+def paced(state: State, rate: float) -> State:
+    """The state with another rate."""
+    where = lambda s: s.memory["student"].hyperparams["learning_rate"]  # noqa: E731
+    return eqx.tree_at(where, state, jnp.asarray(rate, jnp.float32))
 
 
 def paced_adam() -> optax.GradientTransformation:
@@ -297,6 +295,6 @@ def paced_adam() -> optax.GradientTransformation:
 
 
 @eqx.filter_jit
-def mean_log_prob(student: ExplicitStudent, z: Array, data: DataSet) -> Scalar:
+def mean_log_prob(student: ExplicitStudent, z: Any, data: DataSet) -> Scalar:
     """The mean log density of pairs."""
     return jax.lax.map(lambda pair: student.log_prob(*pair), (z, data), batch_size=256).mean()

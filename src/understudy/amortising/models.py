@@ -15,7 +15,7 @@ from numpyro.distributions import biject_to
 from numpyro.handlers import condition, seed, trace, uncondition
 from numpyro.primitives import Messenger
 
-from understudy.amortising.observations import DataSet, Layout, ObservedSite
+from understudy.amortising.observations import DataSet, Layout, ObservedSite, hidden
 from understudy.amortising.simulators import Simulator
 from understudy.checks import shown
 from understudy.core import IngredientError, Key, Target
@@ -122,6 +122,8 @@ class ModelSimulator(Simulator):
             x = DataSet(values, self.layout.all_seen(), arguments)
             if self.layout.varies:
                 x = self.layout.cut(x, _size(third, self.layout))
+            if self.layout.missing:
+                x = hidden(jax.random.fold_in(third, 1), self.layout, x)
             return jnp.concatenate(parts), x
 
     def _renewed(self, key: Key) -> tuple:
@@ -156,12 +158,13 @@ class ModelSimulator(Simulator):
 
 
 def simulator_of(
-    model: Callable,
+    model: Any,
     args: tuple,
     kwargs: dict[str, Any],
-    observed: str | Sequence[str],
+    observed: Any,
     arguments: Callable | None = None,
-    sizes: tuple[int, int] | None = None,
+    sizes: Any = None,
+    missing: bool = False,
 ) -> ModelSimulator:
     """A NumPyro model as a simulator.
 
@@ -172,6 +175,7 @@ def simulator_of(
         observed: the name of the observed site, or several.
         arguments: a function of a key to other arguments, a tuple or a dictionary; None keeps them.
         sizes: the least and the largest number of rows of a data set; None has as many as the model.
+        missing: whether numbers of real data sets can be missing.
     """
     names = (observed,) if isinstance(observed, str) else tuple(observed)
     if not names or not all(isinstance(name, str) for name in names):
@@ -204,6 +208,7 @@ def simulator_of(
         whole = ModelTarget(target, target.dim)
         layout = Layout(sites, rows, rows, row_arguments=tuple(in_rows[i] for i in kept))
         layout = _read_order(layout, whole, filler, run, varied, sizes)
+        layout = layout._replace(maskable=True, missing=bool(missing))
         return ModelSimulator(whole, filler, layout, observing, arguments)
 
 
@@ -231,7 +236,7 @@ def _picked(observing: Observing, args: tuple, kwargs: dict) -> tuple:
     return tuple(leaves[place] for place in observing.held)
 
 
-def _without_data(model: Callable, args: tuple, kwargs: dict, names: Sequence[str]) -> tuple[tuple, dict]:
+def _without_data(model: Any, args: tuple, kwargs: dict, names: Sequence[str]) -> tuple[tuple, dict]:
     """The arguments with None for those that are left out and have no default: the data."""
     if not callable(model):
         raise IngredientError(
@@ -311,7 +316,7 @@ def _read_order(
     filler: DataSet,
     run: dict[str, Any],
     varied: bool,
-    sizes: tuple[int, int] | None,
+    sizes: Any,
 ) -> Layout:
     """The layout with what the order of the rows means, and how many there may be."""
     if not layout.rows:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from understudy.checks import shown
-from understudy.core import IngredientError
+from understudy.core import IngredientError, Key
 from understudy.networks.summaries import Read
 
 # Past this many numbers of one data set a vector is left to the pooled rows alone.
@@ -55,6 +55,8 @@ class Layout(NamedTuple):
         exchangeable: whether the order of the rows, covariates and all, does not matter.
         row_arguments: which of the arguments that a data set holds come in rows too.
         placed: whether a number's place says what it is, as with covariates that never change.
+        maskable: whether what was not seen can be left out of the likelihood.
+        missing: whether simulations hide some numbers, for real data that lack some.
     """
 
     sites: tuple[ObservedSite, ...]
@@ -63,6 +65,8 @@ class Layout(NamedTuple):
     exchangeable: bool = False
     row_arguments: tuple[bool, ...] = ()
     placed: bool = True
+    maskable: bool = False
+    missing: bool = False
 
     @property
     def varies(self) -> bool:
@@ -81,6 +85,17 @@ class Layout(NamedTuple):
             for site in self.sites
         }
         return x._replace(seen=seen)
+
+
+def hidden(key: Key, layout: Layout, x: DataSet) -> DataSet:
+    """The data set with some numbers not seen: none of half of the data sets, up to half of others."""
+    first, second, *keys = jax.random.split(key, 2 + len(layout.sites))
+    share = jnp.where(jax.random.bernoulli(first), 0.5 * jax.random.uniform(second), 0.0)
+    seen = {
+        site.name: x.seen[site.name] & ~jax.random.bernoulli(k, share, site.batch)
+        for k, site in zip(keys, layout.sites, strict=True)
+    }
+    return x._replace(seen=seen)
 
 
 class Scale(eqx.Module):
@@ -142,13 +157,11 @@ class Reading(eqx.Module):
         vectors: scales of what has a place of its own, by kind and name.
         columns: scales of what comes in rows.
         layout: of the data sets.
-        missing: whether entries can be missing, so that what was seen is read too.
     """
 
     vectors: dict[str, Scale]
     columns: dict[str, Scale]
     layout: Layout = eqx.field(static=True)
-    missing: bool = eqx.field(static=True)
 
     def __call__(self, x: DataSet) -> Read:
         """One data set as numbers of about unit size; what was not seen is zero."""
@@ -158,7 +171,7 @@ class Reading(eqx.Module):
             seen = _widened(masks[name], vectors[name])
             values = scale(vectors[name])
             parts.append(jnp.where(jnp.tile(seen, values.size // seen.size), values, 0.0))
-            if self.missing and not name.startswith("argument"):
+            if self.layout.missing and not name.startswith("argument"):
                 parts.append(seen.astype(float))
         vector = jnp.concatenate(parts)
         if not self.columns:
@@ -170,7 +183,7 @@ class Reading(eqx.Module):
             rows.append(jnp.where(jnp.tile(seen, values.shape[1] // seen.shape[1]), values, 0.0))
             if not name.startswith("argument"):
                 present = present | seen.any(-1)
-                rows += [seen.astype(float)] if self.missing else []
+                rows += [seen.astype(float)] if self.layout.missing else []
         return Read(vector, jnp.concatenate(rows, 1), present)
 
 
@@ -200,14 +213,8 @@ def split(layout: Layout, x: DataSet) -> tuple[dict[str, Array], dict[str, Array
     return vectors, columns, seen
 
 
-def fit_reading(layout: Layout, data: DataSet, missing: bool) -> Reading:
-    """How to read data sets like these (one a row).
-
-    Args:
-        layout: of the data sets.
-        data: simulated ones.
-        missing: whether entries of real ones can be missing.
-    """
+def fit_reading(layout: Layout, data: DataSet) -> Reading:
+    """How to read data sets like these, simulated ones, one a row."""
     vectors, columns, seen = jax.jit(jax.vmap(lambda x: split(layout, x)))(data)
     scales: list[dict[str, Scale]] = [{}, {}]
     for kind, parts in zip(scales, (vectors, columns), strict=True):
@@ -215,7 +222,7 @@ def fit_reading(layout: Layout, data: DataSet, missing: bool) -> Reading:
             values = np.asarray(part, float).reshape(-1, part.shape[-1])
             masks = np.asarray(_widened(seen[name], part)).reshape(values.shape)
             kind[name] = fit_scale(values, masks)
-    return Reading(*scales, layout=layout, missing=missing)
+    return Reading(*scales, layout=layout)
 
 
 def checked_values(layout: Layout, given: Any) -> dict[str, np.ndarray]:
@@ -276,6 +283,11 @@ def complete(
         if np.isinf(value).any():
             raise IngredientError(
                 f"The data of site {site.name!r} hold infinite numbers; write NaN for what is missing."
+            )
+        if np.isnan(value).any() and not layout.maskable:
+            raise IngredientError(
+                f"The data of site {site.name!r} hold NaN, and numbers can be missing in NumPyro models "
+                "alone; fill them in."
             )
         padded = np.full(site.shape, np.nan)
         padded[tuple(slice(0, n) for n in value.shape)] = value

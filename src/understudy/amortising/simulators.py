@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Scalar
 
 from understudy.amortising.observations import DataSet, Layout, ObservedSite
 from understudy.checks import function, instance, shown
-from understudy.core import Condition, IngredientError, Key, Target
+from understudy.core import Condition, IngredientError, Key, Site, Target
 from understudy.targets.parameters import Parameters
 
 
@@ -59,6 +59,11 @@ class ParameterTarget(Target):
     log_likelihood: Callable | None = eqx.field(static=True)
     data: Any
     dim: int = eqx.field(static=True)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The parameters in the order in which they fill the flat vector."""
+        return tuple(Site(one.name, one.free_shape) for one in self.parameters.every)
 
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log prior, log likelihood and log volume change; a sentence without a likelihood."""
