@@ -95,7 +95,7 @@ def measure(task: str, methods: list[str], settings: Settings) -> list[dict[str,
 
 
 def c2st(draws: np.ndarray, known: np.ndarray, seed: int) -> float:
-    """sbibm's classifier two-sample test: the accuracy of a perceptron that tells the two apart.
+    """Sbibm's classifier two-sample test: the accuracy of a perceptron that tells the two apart.
 
     scikit-learn's classifier as sbibm calls it, in JAX: Adam at 0.001, batches of 200, a penalty of
     1e-4, until the loss of training has not fallen by 1e-4 for ten epochs.

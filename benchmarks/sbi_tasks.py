@@ -73,7 +73,9 @@ def _two_moons() -> PriorSimulator:
         first, second = jax.random.split(key)
         angle = jax.random.uniform(first, minval=-jnp.pi / 2, maxval=jnp.pi / 2)
         radius = 0.1 + 0.01 * jax.random.normal(second)
-        return radius * jnp.stack([jnp.cos(angle), jnp.sin(angle)]) + jnp.array([0.25, 0]) + centre(theta)
+        return (
+            radius * jnp.stack([jnp.cos(angle), jnp.sin(angle)]) + jnp.array([0.25, 0]) + centre(theta)
+        )
 
     def log_likelihood(x, theta):
         place = x - centre(theta) - jnp.array([0.25, 0])

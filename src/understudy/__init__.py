@@ -12,7 +12,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from understudy import amortising, data, evaluation, feedbacks, methods, networks, students, targets, teachers
+    from understudy import (
+        amortising,
+        data,
+        evaluation,
+        feedbacks,
+        methods,
+        networks,
+        students,
+        targets,
+        teachers,
+    )
     from understudy.amortising import Amortised, amortise
     from understudy.batches import Binarised, Minibatches
     from understudy.core import (

@@ -9,7 +9,7 @@ from understudy.core import ExplicitStudent
 
 
 class Exact(ExplicitStudent):
-    """The posterior of a mean with prior N(0, 1) given two numbers with unit noise; faults on request."""
+    """The posterior of a mean with prior N(0, 1) given two numbers; with a fault if one is asked for."""
 
     shift: jax.Array
     width: jax.Array

@@ -68,6 +68,8 @@ def broken_at_times():
 
     def simulate(key, mean):
         first, second = jax.random.split(key)
-        return jnp.where(jax.random.uniform(first) < 0.1, jnp.nan, mean + jax.random.normal(second, (2,)))
+        return jnp.where(
+            jax.random.uniform(first) < 0.1, jnp.nan, mean + jax.random.normal(second, (2,))
+        )
 
     return PriorSimulator({"mean": dist.Normal(0.0, 1.0)}, simulate)

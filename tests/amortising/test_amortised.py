@@ -40,7 +40,9 @@ def test_draws_of_a_bounded_parameter_stay_inside(set_of_points):
 @pytest.mark.filterwarnings("ignore:The student is not trusted", "ignore:Not converged")
 def test_a_permuted_set_has_the_same_posterior(set_of_points):
     y = np.random.default_rng(0).normal(size=13)
-    one, other = (set_of_points.sample(0, [v], 500) for v in (y, np.random.default_rng(1).permutation(y)))
+    one, other = (
+        set_of_points.sample(0, [v], 500) for v in (y, np.random.default_rng(1).permutation(y))
+    )
     np.testing.assert_allclose(one.draws["mean"], other.draws["mean"], atol=1e-5)
     one, other = (set_of_points(v).sample(0, 500, finish=False)["mean"] for v in (y, y[::-1]))
     np.testing.assert_allclose(one, other, atol=1e-5)

@@ -23,7 +23,7 @@ def test_a_right_student_passes_every_test():
     [
         ({"width": 1.5}, ("calibration", "expected coverage", "posterior z")),
         ({"width": 0.65}, ("calibration", "expected coverage", "posterior z")),
-        ({"shift": 0.6}, ("calibration", "posterior z", "expected coverage")),
+        ({"shift": 0.6}, ("calibration", "posterior z")),
         ({"column": 0}, ("likelihood of the truth",)),
     ],
 )
@@ -34,8 +34,8 @@ def test_a_planted_fault_is_flagged(fault, tests):
 
 
 def test_a_likelihood_that_is_not_the_simulators_is_flagged():
-    verdicts = judged(Exact(), gaussian(scale=2.0)).verdicts
-    assert verdicts["weighted calibration"] != "ok"
+    verdicts = judged(Exact(), gaussian(scale=0.5)).verdicts
+    assert verdicts["weighted calibration"] == "fail"
     assert verdicts["calibration"] == "ok"
 
 

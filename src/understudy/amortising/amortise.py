@@ -177,5 +177,7 @@ def judged(learning: Learning, simulator: Simulator, held: Simulated) -> tuple[b
     weighed = weigh(jax.random.key(0), learning.student, simulator.target, data, 1024)
     served = float(np.mean(np.asarray(weighed.pareto_k) < LARGEST_K))
     share = float(np.median(weighed.share))
-    words = f"{100 * served:.0f} % of simulated data sets need no chains, median effective share {share:.2f}"
+    words = (
+        f"{100 * served:.0f} % of simulated data sets need no chains, median effective share {share:.2f}"
+    )
     return served >= _ENOUGH_SERVED and share >= _ENOUGH_SHARE, words, _JUDGED * 1024

@@ -23,7 +23,6 @@ from understudy.amortising.observations import (
     in_canonical_order,
     stacked,
 )
-from understudy.amortising.simulators import Simulator
 from understudy.amortising.storing import StoredSimulator, stored
 from understudy.amortising.teaching import teach
 from understudy.checks import fraction, one_positive, random_key, whole
@@ -115,7 +114,7 @@ class Amortised(eqx.Module):
         lost: the share of simulations that were not finite and were left out.
     """
 
-    simulator: Simulator
+    simulator: Any
     student: Informed
     novelty: Novelty
     stages: tuple[Stage, ...]
@@ -244,7 +243,10 @@ class Amortised(eqx.Module):
             level: probability with which each test warns of a right student.
         """
         key = jax.random.key(self.seed + 1) if key is None else random_key(key)
-        sizes = {"simulations": whole("simulations", simulations, 50), "draws": whole("draws", draws, 50)}
+        sizes = {
+            "simulations": whole("simulations", simulations, 50),
+            "draws": whole("draws", draws, 50),
+        }
         level = float(fraction("level", level))
         names = names_of(self.simulator.target)
         return judge(key, self.simulator, self.student, names, **sizes, level=level)
@@ -272,7 +274,14 @@ class Amortised(eqx.Module):
         real = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
         held = simulate(jax.random.key(seed + 3), self.simulator, 2048)
         done = teach(self.simulator, self.student, real, held, seconds, seed)
-        costs = (done.seconds, done.compile_seconds, done.gradients, float("nan"), True, done.evaluations)
+        costs = (
+            done.seconds,
+            done.compile_seconds,
+            done.gradients,
+            float("nan"),
+            True,
+            done.evaluations,
+        )
         return dataclasses.replace(
             self,
             student=done.student,

@@ -53,9 +53,7 @@ class Weighed(NamedTuple):
 
 
 @eqx.filter_jit
-def weigh(
-    key: Key, student: ExplicitStudent, target: Target | None, data: DataSet, n: int
-) -> Weighed:
+def weigh(key: Key, student: ExplicitStudent, target: Target | None, data: DataSet, n: int) -> Weighed:
     """Draw for every data set and weigh the draws by the target, if there is one."""
 
     def one(both):
@@ -242,9 +240,7 @@ class Finished(NamedTuple):
         return by_weights | ((self.route == 2) & (self.r_hat < LARGEST_R_HAT))
 
 
-def finish(
-    key: Key, student: ExplicitStudent, target: Target | None, data: DataSet, n: int
-) -> Finished:
+def finish(key: Key, student: ExplicitStudent, target: Target | None, data: DataSet, n: int) -> Finished:
     """Draw ``n`` times for every data set, and correct the draws where the weights ask for it.
 
     Args:
@@ -303,9 +299,7 @@ def _by_chains(
     done.z[rows] = ends[:, np.random.default_rng(0).permutation(places)[:n]]
     moves = len(rows) * _CHAINS * (2 * _WARM + _KEPT)
     spent = moves * (_OFFERED + 1) + len(rows) * _CANDIDATES[0]
-    return done._replace(
-        likelihoods=done.likelihoods + spent, gradients=done.gradients + moves * _STEPS
-    )
+    return done._replace(likelihoods=done.likelihoods + spent, gradients=done.gradients + moves * _STEPS)
 
 
 def unfinished(
@@ -331,7 +325,10 @@ def in_blocks(
     parts = []
     for i in range(0, max(len(rows), 1), block):
         filled = np.resize(rows[i : i + block], block)
-        taken = jax.tree.map(lambda leaf: np.asarray(leaf)[filled], data)
-        out = function(jax.random.fold_in(key, i), taken)
-        parts.append(jax.tree.map(lambda leaf: np.asarray(leaf)[: len(rows) - i], tuple(out)))
+        out = tuple(function(jax.random.fold_in(key, i), _taken(data, filled)))
+        parts.append(_taken(out, slice(0, len(rows) - i)))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+def _taken(tree: Any, rows: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], tree)

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from understudy.amortising.finishing import LARGEST_K, pareto_smooth
 from understudy.amortising.simulators import Simulator
@@ -132,7 +132,9 @@ def _uniform(
     counts = np.round(shares * draws)
     jittered = (counts + np.random.default_rng(0).uniform(size=counts.shape)) / (draws + 1)
     size = legendre(jittered[:, None]).mean(1).ravel()
-    effects = Effects(size, np.full_like(size, len(size) and len(counts) ** -0.5), np.full_like(size, _TOLERANCE))
+    effects = Effects(
+        size, np.full_like(size, len(size) and len(counts) ** -0.5), np.full_like(size, _TOLERANCE)
+    )
     verdict, worst = effects.verdict(level), effects.worst
     if name == "likelihood of the truth":
         words = said[min(worst, 1)][0 if size[worst] > 0 else 1]
@@ -174,7 +176,7 @@ def _recovery(facts: Facts, names: Sequence[str]) -> Finding:
     least = int(np.argmin(contraction))
     both = [np.corrcoef(t, m)[0, 1] for t, m in zip(facts.truth.T, facts.mean.T, strict=True)]
     words = (
-        f"the data narrow {names[least]} least, by {100 * max(contraction[least], 0):.0f} % of the prior's "
+        f"{names[least]} is narrowed least, by {100 * max(contraction[least], 0):.0f} % of the prior's "
         f"variance; means correlate with truths by {np.nanmin(both):.2f} to {np.nanmax(both):.2f}"
     )
     pictures = {"truth": facts.truth, "mean": facts.mean, "contraction": contraction}
@@ -197,7 +199,7 @@ def _weighted(facts: Facts, names: Sequence[str], level: float) -> Finding:
     words = {
         "ok": "weighted draws agree with the truths: simulator and likelihood are one model",
         "warn": f"weighted draws of {which} are off by {shown:.2f} sd, which is little",
-        "fail": f"weighted draws of {which} are off by {shown:.2f} sd: is the likelihood the simulator's?",
+        "fail": f"weighted draws of {which} are off by {shown:.2f} sd: is it the same model?",
     }[verdict]
     return Finding("weighted calibration", verdict, shown, words)
 

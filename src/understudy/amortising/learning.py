@@ -201,9 +201,7 @@ class Learning:
         curve: seconds, updates and mean log density of held-out pairs, a row a look.
     """
 
-    def __init__(
-        self, simulator: Simulator, student: ExplicitStudent, held: Simulated, seed: int
-    ):
+    def __init__(self, simulator: Simulator, student: ExplicitStudent, held: Simulated, seed: int):
         self.conditions = Simulations(simulator, batch_size(simulator))
         learner = Learner(InclusiveKL(control=False), particles=1, optimiser=paced_adam())
         target = OfPair(None, simulator.target.dim)

@@ -74,7 +74,9 @@ class _Masked(Messenger):
         if msg["type"] == "sample" and msg["name"] in self.seen:
             fn = msg["fn"]
             shape = jnp.shape(self.seen[msg["name"]])
-            msg["fn"] = (fn if fn.batch_shape == shape else fn.expand(shape)).mask(self.seen[msg["name"]])
+            msg["fn"] = (fn if fn.batch_shape == shape else fn.expand(shape)).mask(
+                self.seen[msg["name"]]
+            )
 
 
 class ModelTarget(Target):

@@ -130,7 +130,9 @@ class Scale(eqx.Module):
 
 def fit_scale(values: Float[np.ndarray, "n p"], present: Bool[np.ndarray, " n p"]) -> Scale:
     """The scale of columns of numbers, from those that are present."""
-    columns = [column[kept & np.isfinite(column)] for column, kept in zip(values.T, present.T, strict=True)]
+    columns = [
+        column[kept & np.isfinite(column)] for column, kept in zip(values.T, present.T, strict=True)
+    ]
     columns = [column if len(column) else np.zeros(1) for column in columns]
     centre, spread = (np.array(part) for part in zip(*map(_middle, columns), strict=True))
     heavy = [bool(c.min() >= 0 and np.quantile(c, 0.99) > 5 * np.median(c)) for c in columns]
@@ -293,15 +295,20 @@ def complete(
         padded[tuple(slice(0, n) for n in value.shape)] = value
         known = ~np.isnan(padded)
         seen[site.name] = known.all(tuple(range(len(site.batch), len(site.shape))))
-        if site.event and (known.any(tuple(range(len(site.batch), len(site.shape)))) != seen[site.name]).any():
+        if (
+            site.event
+            and (known.any(tuple(range(len(site.batch), len(site.shape)))) != seen[site.name]).any()
+        ):
             raise IngredientError(
-                f"The numbers of site {site.name!r} belong together {site.shape[len(site.batch):]}; "
+                f"The numbers of site {site.name!r} belong together {site.shape[len(site.batch) :]}; "
                 "either all of them are missing (NaN) or none."
             )
         filled[site.name] = np.where(known, padded, rest).astype(rest.dtype)
     padded = tuple(
         _padded(argument, np.asarray(rest), in_rows and layout.varies)
-        for argument, rest, in_rows in zip(arguments, filler.arguments, layout.row_arguments, strict=True)
+        for argument, rest, in_rows in zip(
+            arguments, filler.arguments, layout.row_arguments, strict=True
+        )
     )
     return DataSet(filled, seen, padded)
 
@@ -331,10 +338,14 @@ def _rows_of(layout: Layout, values: dict[str, np.ndarray]) -> int:
 
 def _padded(argument: Any, rest: np.ndarray, in_rows: bool) -> np.ndarray:
     value = np.asarray(argument)
-    fits = value.shape[1:] == rest.shape[1:] and len(value) <= len(rest) if in_rows else value.shape == rest.shape
+    fits = (
+        value.shape[1:] == rest.shape[1:] and len(value) <= len(rest)
+        if in_rows
+        else value.shape == rest.shape
+    )
     if not fits or not np.isfinite(value).all():
         raise IngredientError(
-            f"An argument of the model has shape {rest.shape} and finite numbers; {shown(argument)} came."
+            f"An argument of the model has shape {rest.shape}, all finite; {shown(argument)} came."
         )
     if not in_rows:
         return value.astype(rest.dtype)

@@ -189,7 +189,10 @@ class Pairs(Simulator):
 
         bounds = supports or {}
         names = Parameters(
-            {name: (bounds.get(name, constraints.real), value.shape[1:]) for name, value in values.items()}
+            {
+                name: (bounds.get(name, constraints.real), value.shape[1:])
+                for name, value in values.items()
+            }
         )
         z = np.asarray(jax.vmap(names.unconstrain)({n: jnp.asarray(v) for n, v in values.items()}))
         kept = np.isfinite(z).all(1)
@@ -245,7 +248,9 @@ class _Prior:
 
 
 def _layout_of(values: Mapping[str, Array], exchangeable: bool) -> Layout:
-    sites = tuple(ObservedSite(name, jnp.shape(value), jnp.ndim(value)) for name, value in values.items())
+    sites = tuple(
+        ObservedSite(name, jnp.shape(value), jnp.ndim(value)) for name, value in values.items()
+    )
     lengths = {site.shape[:1] for site in sites}
     if not exchangeable:
         return Layout(sites)

@@ -14,9 +14,7 @@ from understudy.cli.parsing import (
     whole_between,
 )
 
-_EXAMPLE = (
-    "example:\n  understudy amortise model.py:regression --observed y --data covariates.json --out runs/lm"
-)
+_EXAMPLE = "example:\n  understudy amortise model.py:regression --observed y --data x.json --out runs/lm"
 
 
 def command(words: Sequence[str]) -> None:

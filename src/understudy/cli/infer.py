@@ -40,7 +40,9 @@ def command(words: Sequence[str]) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser("understudy infer", "Draw for data sets that came, with a verdict for each.", _EXAMPLE)
+    parser = Parser(
+        "understudy infer", "Draw for data sets that came, with a verdict for each.", _EXAMPLE
+    )
     parser.add_argument("run", type=path_word, help="the folder of an amortised model")
     what = "JSON: observed sites and arguments by name, or a list of such; null where one is missing"
     parser.add_argument("data", type=path_word, metavar="FILE", help=what)
@@ -70,4 +72,6 @@ def _array(name: str, value: Any) -> Any:
     try:
         return np.asarray(value, float)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"Data {name!r} are numbers or arrays of numbers, null where missing.") from error
+        raise UsageError(
+            f"Data {name!r} are numbers or arrays of numbers, null where missing."
+        ) from error
