@@ -5,7 +5,15 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from tests.amortising.models import COVARIATES, exact, points, regression
+import understudy
+from tests.amortising.models import (
+    COVARIATES,
+    broken_at_times,
+    exact,
+    gaussian,
+    points,
+    regression,
+)
 from understudy.amortising import Amortised, Pairs
 from understudy.amortising.amortise import _begin
 from understudy.amortising.learning import simulate
@@ -85,3 +93,34 @@ def test_a_table_of_pairs_has_no_density_and_says_so():
     with pytest.raises(IngredientError, match="teach needs a likelihood"):
         inference.teach(data[:2])
     assert "no likelihood" in str(inference)
+
+
+def test_saved_and_loaded_it_gives_the_same_draws(tmp_path):
+    inference = untrained(simulator_of(regression, (COVARIATES,), {}, "y"))
+    path, ys = tmp_path / "regression.safetensors", np.zeros((2, 10))
+    inference.save(path)
+    again = understudy.load(path, classes=[regression])
+    before, after = (one.sample(3, ys, 200, finish=False) for one in (inference, again))
+    np.testing.assert_array_equal(before.draws["weights"], after.draws["weights"])
+    with pytest.raises(understudy.StoreError, match="regression"):
+        understudy.load(path)
+    with pytest.raises(understudy.StoreError, match="other data or parameters"):
+        understudy.load(path, target=simulator_of(points, (20,), {}, "y"))
+
+
+def test_a_simulator_made_by_hand_is_handed_over_when_loading(tmp_path):
+    simulator, path = gaussian(), tmp_path / "gaussian.safetensors"
+    inference = untrained(simulator)
+    inference.save(path)
+    again = understudy.load(path, target=simulator)
+    data = np.zeros((1, 2))
+    before, after = (one.sample(3, data, 200, finish=False) for one in (inference, again))
+    np.testing.assert_array_equal(before.draws["mean"], after.draws["mean"])
+    with pytest.raises(understudy.StoreError, match="target=simulator"):
+        understudy.load(path)
+
+
+def test_simulations_that_are_not_finite_are_counted_and_left_out():
+    inference = untrained(broken_at_times())
+    assert 0.05 < inference.lost < 0.15
+    assert np.isfinite(inference.sample(0, np.zeros((1, 2)), 100).draws["mean"]).all()

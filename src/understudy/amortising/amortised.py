@@ -25,7 +25,7 @@ from understudy.amortising.observations import (
 )
 from understudy.amortising.storing import StoredSimulator, stored
 from understudy.amortising.teaching import teach
-from understudy.checks import fraction, one_positive, random_key, whole
+from understudy.checks import fraction, instance, one_positive, random_key, whole
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
 from understudy.evaluation.trust.check import Trust, names_of
 from understudy.files import StoreError
@@ -126,12 +126,12 @@ class Amortised(eqx.Module):
     @property
     def seconds(self) -> float:
         """Run time of training, without compilation."""
-        return sum(stage.seconds for stage in self.stages)
+        return sum((stage.seconds for stage in self.stages), 0.0)
 
     @property
     def compile_seconds(self) -> float:
         """Time spent compiling."""
-        return sum(stage.compile_seconds for stage in self.stages)
+        return sum((stage.compile_seconds for stage in self.stages), 0.0)
 
     def __str__(self) -> str:
         layout = self.simulator.layout
@@ -289,6 +289,20 @@ class Amortised(eqx.Module):
             stages=(*self.stages, Stage("teach", done.note, *costs)),
             simulations=self.simulations + done.simulations,
         )
+
+    def report(self, path: str | Path, trust: Trust | None = None) -> Path:
+        """Write one self-contained HTML page: tests on simulated data with pictures, stages, the curve.
+
+        Args:
+            path: of the page.
+            trust: what :meth:`check` gave; None checks now.
+        """
+        from understudy.report.amortised import write_amortised_report
+
+        path = files.checked_path(path)
+        if trust is not None:
+            instance("trust", Trust, "inference.check()", trust)
+        return write_amortised_report(path, self, trust or self.check())
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file for :func:`understudy.load`: no pickle, with a checksum.

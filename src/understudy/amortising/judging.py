@@ -214,4 +214,4 @@ def _weights(facts: Facts) -> Finding:
         f"{'' if verdict == 'ok' else '; train longer'}"
     )
     pictures = {"pareto_k": facts.pareto_k, "share": facts.share}
-    return Finding("importance weights", verdict, 1 - served, words, pictures)
+    return Finding("weights over data sets", verdict, 1 - served, words, pictures)

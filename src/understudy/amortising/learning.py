@@ -33,7 +33,7 @@ HELD_OUT = 1024
 CHUNK = 25
 _RATE = 1e-3
 _LARGEST_GRADIENT = 5.0
-_NUMBERS_A_BATCH = 2**15
+_NUMBERS_A_BATCH = 2**18
 
 
 class Pair(NamedTuple):
@@ -185,7 +185,7 @@ def _simulate(key: Key, simulator: Simulator, count: int) -> tuple[Array, DataSe
 def batch_size(simulator: Simulator) -> int:
     """Pairs in a batch: fewer where a data set is large."""
     numbers = sum(np.size(leaf) for leaf in jax.tree.leaves(simulator.filler.values))
-    return int(np.clip(2 ** round(math.log2(8 * _NUMBERS_A_BATCH / max(numbers, 1))), 128, 512))
+    return int(np.clip(2 ** round(math.log2(_NUMBERS_A_BATCH / max(numbers, 1))), 64, 256))
 
 
 class Learning:

@@ -40,9 +40,9 @@ def write_posterior_report(
         columns: draws to show, one row a draw, by name.
     """
     parts = [
-        _trust_table(trust),
-        *(_finding_picture(finding) for finding in trust.findings),
-        _stages(result.stages),
+        trust_table(trust),
+        *(finding_picture(finding) for finding in trust.findings),
+        stages_table(result.stages),
         figures_table(_costs(result, even)),
         f"<p>{html.escape(str(even))}</p>",
         "<h2>Draws</h2>",
@@ -128,12 +128,14 @@ def _cell(text: str) -> str:
     return f'<b style="color:{colour}">{text}</b>' if colour else html.escape(text)
 
 
-def _trust_table(trust: Any) -> str:
+def trust_table(trust: Any) -> str:
+    """Every test with its figure, its verdict and what it means."""
     lines = [(f.name, show(float(f.figure)), f.verdict, f.words) for f in trust.findings]
     return "<h2>Trust</h2>\n" + _table(("test", "figure", "verdict", "meaning"), lines)
 
 
-def _stages(stages: Sequence[Any]) -> str:
+def stages_table(stages: Sequence[Any]) -> str:
+    """What every stage did and cost."""
     if not stages:
         return ""
     heads = ("stage", "what it did", "acceptance", "gradients", "run s", "compile s", "kept")
@@ -164,7 +166,8 @@ def _costs(result: Any, even: Any) -> list[dict[str, Any]]:
     return [{"name": name, "value": value, "meaning": meaning} for name, value, meaning in rows]
 
 
-def _finding_picture(finding: Any) -> str:
+def finding_picture(finding: Any) -> str:
+    """The picture of a test, empty where there is none."""
     draw = _PICTURES.get(finding.name)
     if draw is None or not finding.pictures:
         return ""
@@ -239,6 +242,36 @@ def _calibration(axes: Axes, pictures: Arrays) -> str:
     return "Ranks of true values among draws; flat where the student is calibrated."
 
 
+def _shares(axes: Axes, pictures: Arrays) -> str:
+    axes.stairs(pictures["counts"], pictures["edges"], color=STUDENT)
+    axes.axhline(pictures["counts"].mean(), color=QUIET, linewidth=0.8)
+    axes.set(xlabel="share of the draws", ylabel="simulations")
+    return "Shares of draws over simulated data sets; flat where the student is right."
+
+
+def _recovery(axes: Axes, pictures: Arrays) -> str:
+    truth, mean = pictures["truth"], pictures["mean"]
+    for i in range(min(truth.shape[1], _MOST_PAIRS)):
+        axes.scatter(truth[:, i], mean[:, i], s=4, alpha=0.5, linewidths=0)
+    axes.set(xlabel="truth, unconstrained", ylabel="posterior mean")
+    return "Posterior means against the truths that made the data; the first few coordinates."
+
+
+def _scores(axes: Axes, pictures: Arrays) -> str:
+    axes.hist(pictures["z"].ravel(), bins=60, density=True, color=STUDENT, alpha=0.7)
+    grid = np.linspace(-4, 4, 200)
+    axes.plot(grid, np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi), color=EXACT)
+    axes.set(xlabel="posterior z", ylabel="density")
+    return "How far truths lie from posterior means, in deviations; about the curve where all is right."
+
+
+def _tails(axes: Axes, pictures: Arrays) -> str:
+    axes.hist(np.clip(pictures["pareto_k"], -0.5, 2), bins=50, color=STUDENT, alpha=0.7)
+    axes.axvline(0.7, color=QUIET, linewidth=0.8)
+    axes.set(xlabel="Pareto k", ylabel="simulations")
+    return "Tails of the weights over simulated data sets; those right of the line need chains."
+
+
 _PICTURES: dict[str, Callable[[Axes, Arrays], str]] = {
     "teacher gap": _gap,
     "drift": _drift,
@@ -247,4 +280,10 @@ _PICTURES: dict[str, Callable[[Axes, Arrays], str]] = {
     "modes": _modes,
     "seeds": _seeds,
     "calibration": _calibration,
+    "expected coverage": _shares,
+    "TARP": _shares,
+    "likelihood of the truth": _shares,
+    "recovery": _recovery,
+    "posterior z": _scores,
+    "weights over data sets": _tails,
 }
