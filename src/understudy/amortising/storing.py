@@ -1,14 +1,27 @@
 """What a file keeps of a simulator: how to make it again, of functions that the reader hands over."""
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import numpy as np
 
 from understudy.amortising.observations import Layout
 from understudy.amortising.simulators import Simulator
 from understudy.files import StoreError
+from understudy.files.allowed import Known
 from understudy.files.describing import describe
+from understudy.files.reviving import revive
+
+
+class Recipe(NamedTuple):
+    """A NumPyro model, what it is called with, and what draws other arguments, if anything does."""
+
+    model: Any
+    args: tuple
+    kwargs: dict
+    renew: Any
 
 
 class StoredSimulator(eqx.Module):
@@ -18,32 +31,25 @@ class StoredSimulator(eqx.Module):
         name: of the model, for sentences.
         layout: of its data sets.
         dim: size of a draw.
-        model: the NumPyro model; None where a file cannot hold it.
-        arguments: what it is called with, ``(args, kwargs)``.
-        renew: draws other arguments; None where there are none.
+        recipe: JSON from which the simulator is made again, empty where it cannot be.
+        arrays: that the recipe needs.
     """
 
     name: str
     layout: Any
     dim: int
-    model: Any = None
-    arguments: tuple = ((), {})
-    renew: Any = None
+    recipe: str = ""
+    arrays: tuple = ()
 
     def restored(self, known: Mapping[str, Any], target: Any = None) -> Simulator:
         """The simulator given, or the one made of a model that the reader handed over."""
-        if not isinstance(self.layout, Layout):
-            raise StoreError(f"its layout is a {type(self.layout).__name__}")
-        made = target
-        if made is None:
-            # What only the file names is never called.
-            mine = [given for given in known.values() if given is self.model]
-            theirs = self.renew is None or any(given is self.renew for given in known.values())
-            if self.model is None or not mine or not theirs:
-                raise StoreError(self._sentence)
-            made = self._made()
-        if not isinstance(made, Simulator):
-            made = getattr(made, "simulator", made)
+        kinds = {"layout": Layout, "recipe": str, "arrays": tuple, "name": str, "dim": int}
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name, None), kind):
+                raise StoreError(f"its {name} is not a {kind.__name__}")
+        made = self._made(known) if target is None else target
+        if isinstance(known, Known):
+            known.refuse_unused(self.name)
         fits = isinstance(made, Simulator) and made.target.dim == self.dim
         if not fits or made.layout != self.layout:
             raise StoreError(
@@ -52,18 +58,28 @@ class StoredSimulator(eqx.Module):
             )
         return made
 
-    def _made(self) -> Simulator:
+    def _made(self, known: Mapping[str, Any]) -> Simulator:
         from understudy.amortising.models import simulator_of
 
+        try:
+            recipe = revive(json.loads(self.recipe), self.arrays, known) if self.recipe else None
+        except StoreError:
+            recipe = None
+        # What only the file names is never called.
+        if not isinstance(recipe, Recipe) or not _is_among(recipe.model, known):
+            raise StoreError(self._sentence)
+        if recipe.renew is not None and not _is_among(recipe.renew, known):
+            raise StoreError(self._sentence)
         names = [site.name for site in self.layout.sites]
         sizes = (self.layout.least, self.layout.rows) if self.layout.varies else None
-        return simulator_of(self.model, *self.arguments, names, self.renew, sizes, self.layout.missing)
+        given = (recipe.model, recipe.args, recipe.kwargs, names, recipe.renew, sizes)
+        return simulator_of(*given, self.layout.missing)
 
     @property
     def _sentence(self) -> str:
-        model = f"understudy.load(path, classes=[{self.name}]) or " if self.model is not None else ""
+        model = f"understudy.load(path, classes=[{self.name}]) or " if self.recipe else ""
         return (
-            f"its model {self.name} is a function, which no file holds; load it with "
+            f"its model {self.name} is made of functions, which no file holds; load it with "
             f"{model}understudy.load(path, target=simulator)"
         )
 
@@ -74,13 +90,17 @@ def stored(simulator: Any) -> StoredSimulator:
         return simulator
     model = getattr(simulator, "model", None)
     name = getattr(model, "__name__", type(simulator).__name__)
-    bare = StoredSimulator(name, simulator.layout, simulator.target.dim)
+    bare = (name, simulator.layout, simulator.target.dim)
     if model is None:
-        return bare
-    arguments, renew = (model.args, model.kwargs), simulator.renew
-    whole = StoredSimulator(name, simulator.layout, bare.dim, model.model, arguments, renew)
+        return StoredSimulator(*bare)
+    arrays: list[np.ndarray] = []
+    recipe = Recipe(model.model, model.args, model.kwargs, simulator.renew)
     try:
-        describe(whole, [], "simulator")
-    except StoreError:
-        return bare
-    return whole
+        described = json.dumps(describe(recipe, arrays, name))
+    except (StoreError, RecursionError):
+        return StoredSimulator(*bare)
+    return StoredSimulator(*bare, described, tuple(arrays))
+
+
+def _is_among(function: Any, known: Mapping[str, Any]) -> bool:
+    return any(function is given for given in known.values())
