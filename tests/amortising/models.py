@@ -73,3 +73,8 @@ def broken_at_times():
         )
 
     return PriorSimulator({"mean": dist.Normal(0.0, 1.0)}, simulate)
+
+
+def walk(steps, y=None):
+    scale = numpyro.sample("scale", dist.HalfNormal(1))
+    numpyro.sample("y", dist.GaussianRandomWalk(scale, num_steps=steps), obs=y)

@@ -13,6 +13,7 @@ from tests.amortising.models import (
     gaussian,
     points,
     regression,
+    walk,
 )
 from understudy.amortising import Amortised, Pairs
 from understudy.amortising.amortise import _begin
@@ -124,3 +125,15 @@ def test_simulations_that_are_not_finite_are_counted_and_left_out():
     inference = untrained(broken_at_times())
     assert 0.05 < inference.lost < 0.15
     assert np.isfinite(inference.sample(0, np.zeros((1, 2)), 100).draws["mean"]).all()
+
+
+def test_a_series_is_read_in_its_order():
+    inference = untrained(simulator_of(walk, (40,), {}, "y"))
+    layout = inference.simulator.layout
+    assert layout.rows == 40
+    assert not layout.exchangeable
+    y = np.cumsum(np.random.default_rng(0).normal(size=40))
+    drawn = inference.sample(0, y[None], 1000).draws["scale"][0]
+    # Forty steps of unit variance.
+    steps = np.diff(y, prepend=0)
+    assert drawn.mean() == pytest.approx(steps.std(), rel=0.1)

@@ -327,7 +327,8 @@ def _read_order(
                 "sizes needs observed sites in rows, inside one numpyro.plate; this model has none."
             )
         return layout._replace(row_arguments=(False,) * len(filler.arguments))
-    exchangeable = _is_exchangeable(layout, target, filler)
+    apart = all(site.batch for site in layout.sites)
+    exchangeable = apart and _is_exchangeable(layout, target, filler)
     fixed = any(layout.row_arguments) and not varied and sizes is None
     layout = layout._replace(exchangeable=exchangeable, placed=not exchangeable or fixed)
     if sizes is None:
@@ -336,6 +337,11 @@ def _read_order(
         raise IngredientError(
             f"sizes is the least and the largest number of rows, the latter as many as the model has "
             f"with the arguments given, such as (10, {layout.rows}); {shown(sizes)} came."
+        )
+    if not apart:
+        raise IngredientError(
+            "sizes needs rows that are independent given the parameters, inside one numpyro.plate; here "
+            "they are one event."
         )
     inside = [site for site in run.values() if _is_local(site, layout.rows, layout.sites)]
     if inside:

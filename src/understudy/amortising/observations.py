@@ -200,7 +200,10 @@ def split(layout: Layout, x: DataSet) -> tuple[dict[str, Array], dict[str, Array
         values, mask = jnp.asarray(x.values[site.name], float), x.seen[site.name]
         if layout.rows:
             name = f"rows {site.name}"
-            columns[name], seen[name] = values.reshape(layout.rows, -1), mask.reshape(layout.rows, -1)
+            columns[name] = values.reshape(layout.rows, -1)
+            # The numbers of a series that is one event are seen together, or not at all.
+            whole = mask if site.batch else jnp.broadcast_to(mask, (layout.rows,))
+            seen[name] = whole.reshape(layout.rows, -1)
         if not layout.rows or (layout.placed and values.size <= _LONGEST_VECTOR):
             name = f"site {site.name}"
             vectors[name], seen[name] = values.ravel(), mask.ravel()
