@@ -88,6 +88,7 @@ STUDENTS = {
     "GaussianMixture": StudentCase(lambda key, target: students.GaussianMixture(key, 2, 3)),
     "Flow": StudentCase(lambda key, target: students.Flow(Normal(jnp.zeros(2), jnp.ones(2)))),
     "coupling_flow": StudentCase(lambda key, target: students.coupling_flow(key, 2, layers=2, width=8)),
+    "SplineFlow": StudentCase(lambda key, target: students.SplineFlow(key, 2, layers=2, width=8)),
     "CouplingFlow": StudentCase(lambda key, target: students.CouplingFlow(key, 2, layers=2, width=8)),
     "Placed": StudentCase(
         lambda key, target: students.Placed(CENTRED, students.CouplingFlow(key, 2, layers=2, width=8))

@@ -18,7 +18,7 @@ BASE = {
 }
 INGREDIENTS = {"targets", "students", "teachers", "feedbacks"}
 TRAINING = BASE | {"batches", "files", "training"}
-VERBS = {"methods", "fitting", "posterior", "evaluation", "report", "data"}
+VERBS = {"methods", "fitting", "amortising", "posterior", "evaluation", "report", "data"}
 LIBRARY = TRAINING | INGREDIENTS | VERBS | {"jobs"}
 ALLOWED = {
     "core": set(),
@@ -41,6 +41,7 @@ ALLOWED = {
     "methods": TRAINING | INGREDIENTS,
     "posterior": TRAINING | INGREDIENTS | {"evaluation", "report", "data"},
     "fitting": TRAINING | INGREDIENTS | {"evaluation", "posterior"},
+    "amortising": TRAINING | INGREDIENTS | {"evaluation", "posterior", "report"},
     "cli": LIBRARY,
     "__main__": {"cli"},
     "__init__": LIBRARY,

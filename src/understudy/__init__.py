@@ -2,8 +2,9 @@
 
 Train a sampler (the student) to stand in for a Markov chain (the teacher).
 
-``fit(target)`` chooses everything and gives a :class:`Posterior`; ``train(target, student, teacher,
-feedback)`` trains what you composed and gives a :class:`Trained`. The four contracts are
+``fit(target)`` chooses everything and gives a :class:`Posterior`; ``amortise(model, observed="y")`` does
+so for every data set and gives an :class:`Amortised`; ``train(target, student, teacher, feedback)``
+trains what you composed and gives a :class:`Trained`. The four contracts are
 :class:`Target`, :class:`Student`, :class:`Teacher` and :class:`Feedback`.
 """
 
@@ -11,7 +12,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from understudy import data, evaluation, feedbacks, methods, networks, students, targets, teachers
+    from understudy import (
+        amortising,
+        data,
+        evaluation,
+        feedbacks,
+        methods,
+        networks,
+        students,
+        targets,
+        teachers,
+    )
+    from understudy.amortising import Amortised, amortise
     from understudy.batches import Binarised, Minibatches
     from understudy.core import (
         CannotMoveError,
@@ -36,6 +48,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Amortised": "amortising",
     "Binarised": "batches",
     "CannotMoveError": "core",
     "Divergence": "core",
@@ -54,6 +67,7 @@ _HOMES = {
     "Target": "core",
     "Teacher": "core",
     "Trained": "training",
+    "amortise": "amortising",
     "fit": "fitting",
     "from_numpyro": "targets.numpyro",
     "from_pymc": "targets.pymc",
@@ -64,6 +78,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Amortised",
     "Binarised",
     "CannotMoveError",
     "Divergence",
@@ -82,6 +97,8 @@ __all__ = [
     "Target",
     "Teacher",
     "Trained",
+    "amortise",
+    "amortising",
     "data",
     "evaluation",
     "feedbacks",

@@ -32,3 +32,9 @@ def nothing(y):
 def outside(y):
     rate = numpyro.sample("rate", dist.Gamma(1, 1))
     numpyro.sample("y", dist.Poisson(rate), obs=y)
+
+
+def measured(y=None):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("times", 4):
+        numpyro.sample("y", dist.Normal(mu, 1), obs=y)

@@ -56,7 +56,7 @@ def experiment(monkeypatch, tmp_path):
     return module
 
 
-COMMANDS = "demo, fit, sample, check, report"
+COMMANDS = "demo, fit, amortise, infer, sample, check, report"
 BAD = [
     ("repot", ["'repot' is not a command", COMMANDS, "did you mean report?"]),
     ("zzz", ["'zzz' is not a command", COMMANDS]),

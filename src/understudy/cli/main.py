@@ -16,6 +16,8 @@ from understudy.progress import working
 COMMANDS = {
     "demo": "Teach a sampler two modes, fit a model beside NUTS, and look at both: a minute.",
     "fit": "Fit a NumPyro model with no settings.",
+    "amortise": "Train one student for every data set of a NumPyro model.",
+    "infer": "Draw for data sets that came, with a verdict for each.",
     "sample": "Draw from a fitted posterior into a file of netCDF, NumPy or CSV.",
     "check": "Say whether the draws of a fitted posterior can be trusted.",
     "report": "Write one self-contained HTML page about a run.",
@@ -28,6 +30,8 @@ examples:
   understudy fit model.py:model --data d.json   fit a NumPyro model with no settings, to runs/posterior
   understudy sample runs/posterior -n 100000 --out draws.nc
   understudy check runs/posterior --model model.py:model
+  understudy amortise model.py:model --observed y --out runs/lm
+  understudy infer runs/lm data.json --model model.py:model
   understudy fit --help                         every option, with its default
 
 Commands that train or check print their figures as one JSON object in the last line.

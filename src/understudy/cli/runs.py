@@ -13,7 +13,7 @@ from typing import Any
 from understudy.cli.models import load_model
 from understudy.cli.parsing import Parser, UsageError
 
-POSTERIOR, NOTE = "posterior.safetensors", "fit.json"
+POSTERIOR, AMORTISED, NOTE = "posterior.safetensors", "amortised.safetensors", "fit.json"
 
 
 def is_posterior(run: Path) -> bool:
@@ -28,6 +28,11 @@ def has_stage(run: Path) -> bool:
     from understudy.fitting.keeping import STAGE
 
     return (run / STAGE).exists() or any(run.glob(f"seed-*/{STAGE}"))
+
+
+def is_amortised(run: Path) -> bool:
+    """Whether a folder holds an amortised model."""
+    return (run / AMORTISED).exists()
 
 
 def read_note(run: Path) -> dict[str, Any]:
@@ -66,6 +71,23 @@ def load_with_model(run: Path, model: str | None, trusted: bool) -> Any:
         trusted: whether code that only the folder names may be run.
     """
     result = load_posterior(run)
+    function = _model_of(run, model, trusted)
+    return result.restored({getattr(result.target, "function", ""): function})
+
+
+def load_amortised(run: Path, model: str | None, trusted: bool) -> Any:
+    """The amortised model of a folder, with its model; arguments as for :func:`load_with_model`."""
+    if not is_amortised(run):
+        raise UsageError(
+            f"{run} holds no amortised model; make one with understudy amortise --out {run}."
+        )
+    function = _model_of(run, model, trusted)
+    from understudy import files
+
+    return files.load(run / AMORTISED, classes=[function])
+
+
+def _model_of(run: Path, model: str | None, trusted: bool) -> Any:
     if model is None:
         named = str(read_note(run).get("model"))
         if not trusted:
@@ -74,8 +96,7 @@ def load_with_model(run: Path, model: str | None, trusted: bool) -> Any:
                 "FILE:NAME yourself, or add --trust-code if this folder is your own."
             )
         model = named
-    function = load_model(model)
-    return result.restored({getattr(result.target, "function", ""): function})
+    return load_model(model)
 
 
 def make_writable(folder: Path) -> None:

@@ -106,17 +106,22 @@ def _is_flow(node: Any) -> bool:
     )
 
 
+def chunk_of(student: Student) -> int:
+    """How many draws are made at a time: as many as the student says, if it does."""
+    return getattr(student, "chunk", CHUNK)
+
+
 @eqx.filter_jit
 def flat(student: Student, target: Any, words: Words) -> dict[str, Float[Array, "n d"]]:
     """A chunk of flat draws; four words make the key."""
     del target
-    return {"z": _for_drawing(student).sample(_key(words), None, CHUNK)}
+    return {"z": _for_drawing(student).sample(_key(words), None, chunk_of(student))}
 
 
 @eqx.filter_jit
 def named(student: Student, target: Any, words: Words) -> dict[str, Array]:
     """A chunk of draws of the named sites (of ``z`` where the target has no names)."""
-    z = _for_drawing(student).sample(_key(words), None, CHUNK)
+    z = _for_drawing(student).sample(_key(words), None, chunk_of(student))
     return jax.vmap(partial(constrained, target))(z)
 
 

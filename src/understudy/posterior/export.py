@@ -18,7 +18,7 @@ from understudy.core import IngredientError, Student, Target
 from understudy.files import replace_file
 from understudy.files.exported import PLATFORMS, Exported, check_program, packed
 from understudy.files.inspecting import LISTED
-from understudy.posterior.draws import CHUNK, Words, keep_programs, named
+from understudy.posterior.draws import Words, keep_programs, named
 
 
 class Program(eqx.Module):
@@ -102,7 +102,7 @@ def _program(exported: jax.export.Exported, arrays: list[np.ndarray]) -> Program
     _check_calls(exported)
     shapes = jax.tree.unflatten(exported.out_tree, exported.out_avals)
     header = {
-        "chunk": CHUNK,
+        "chunk": next(iter(shapes.values())).shape[0],
         "sites": {name: list(value.shape[1:]) for name, value in shapes.items()},
         "dtypes": {name: value.dtype.name for name, value in shapes.items()},
         "arrays": [[array.dtype.name, list(array.shape)] for array in arrays],

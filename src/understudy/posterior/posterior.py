@@ -25,7 +25,7 @@ from understudy.files.describing import describe
 from understudy.files.exported import in_chunks, refuse_forked
 from understudy.posterior import arviz, cost
 from understudy.posterior.cost import BreakEven, NutsCost
-from understudy.posterior.draws import CHUNK, flat, named, named_rows
+from understudy.posterior.draws import CHUNK, chunk_of, flat, named, named_rows
 from understudy.posterior.export import checked_platforms, make_program
 from understudy.posterior.prior import prior_draws
 from understudy.posterior.refine import SUPERCHAINS, Refined, finished, refine
@@ -166,7 +166,7 @@ class Posterior(eqx.Module):
             return named_rows(self._target(), self.draws(key, n, finish=True))
         if isinstance(self.target, StoredTarget):
             return self.target.program.loaded.sample(key, n)
-        return in_chunks(partial(named, self.student, self._target()), key, n, CHUNK)
+        return in_chunks(partial(named, self.student, self._target()), key, n, chunk_of(self.student))
 
     @in_own_precision
     def draws(self, key: Key | int, n: int, finish: bool | None = None) -> Float[np.ndarray, "n d"]:
@@ -176,7 +176,7 @@ class Posterior(eqx.Module):
             assert self.record is not None
             teacher = self.teacher or default_teacher(key, self._target(), self.student)
             return finished(key, self._target(), self.student, teacher, self.record, n)
-        return in_chunks(partial(flat, self.student, None), key, n, CHUNK)["z"]
+        return in_chunks(partial(flat, self.student, None), key, n, chunk_of(self.student))["z"]
 
     def _finishes(self, finish: bool | None) -> bool:
         """Whether draws are finished: as asked for, else where the fit did not trust its student."""

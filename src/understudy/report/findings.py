@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from understudy.report.draws import MOST_PAIRS
 from understudy.report.figures import EXACT, QUIET, STUDENT, Picture, blank_panels, plain_text
 
 Arrays = Mapping[str, np.ndarray]
@@ -116,6 +117,36 @@ def _calibration(axes: Axes, pictures: Arrays) -> str:
     return "Ranks of true values among draws; flat where the student is calibrated."
 
 
+def _shares(axes: Axes, pictures: Arrays) -> str:
+    axes.stairs(pictures["counts"], pictures["edges"], color=STUDENT)
+    axes.axhline(pictures["counts"].mean(), color=QUIET, linewidth=0.8)
+    axes.set(xlabel="share of the draws", ylabel="simulations")
+    return "Shares of draws over simulated data sets; flat where the student is right."
+
+
+def _recovery(axes: Axes, pictures: Arrays) -> str:
+    truth, mean = pictures["truth"], pictures["mean"]
+    for i in range(min(truth.shape[1], MOST_PAIRS)):
+        axes.scatter(truth[:, i], mean[:, i], s=4, alpha=0.5, linewidths=0)
+    axes.set(xlabel="truth, unconstrained", ylabel="posterior mean")
+    return "Posterior means against the truths that made the data; the first few coordinates."
+
+
+def _scores(axes: Axes, pictures: Arrays) -> str:
+    axes.hist(pictures["z"].ravel(), bins=60, density=True, color=STUDENT, alpha=0.7)
+    grid = np.linspace(-4, 4, 200)
+    axes.plot(grid, np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi), color=EXACT)
+    axes.set(xlabel="posterior z", ylabel="density")
+    return "How far truths lie from posterior means, in deviations; about the curve where all is right."
+
+
+def _tails(axes: Axes, pictures: Arrays) -> str:
+    axes.hist(np.clip(pictures["pareto_k"], -0.5, 2), bins=50, color=STUDENT, alpha=0.7)
+    axes.axvline(0.7, color=QUIET, linewidth=0.8)
+    axes.set(xlabel="Pareto k", ylabel="simulations")
+    return "Tails of the weights over simulated data sets; those right of the line need chains."
+
+
 _PICTURES: dict[str, Callable[[Axes, Arrays], str]] = {
     "teacher gap": _gap,
     "drift": _drift,
@@ -124,4 +155,10 @@ _PICTURES: dict[str, Callable[[Axes, Arrays], str]] = {
     "modes": _modes,
     "seeds": _seeds,
     "calibration": _calibration,
+    "expected coverage": _shares,
+    "TARP": _shares,
+    "likelihood of the truth": _shares,
+    "recovery": _recovery,
+    "posterior z": _scores,
+    "weights over data sets": _tails,
 }

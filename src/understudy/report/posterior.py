@@ -54,9 +54,9 @@ def write_posterior_report(
     if len(columns) > 1:
         parts.append(inlined(picture_bytes(pairs(columns)), "Pairs", first_of(columns, MOST_PAIRS)))
     parts += [
-        _trust_table(trust),
-        *(_finding(finding, names) for finding in trust.findings),
-        _stages(result.stages),
+        trust_table(trust),
+        *(finding_part(finding, names) for finding in trust.findings),
+        stages_table(result.stages),
         figures_table(_costs(result, even), "Costs"),
         f"<p>{html.escape(_NO_EVEN if even is None else str(even))}</p>",
         _again(result),
@@ -92,19 +92,22 @@ def _summary(columns: Arrays) -> str:
     return table(heads, lines, "Every number")
 
 
-def _trust_table(trust: Any) -> str:
+def trust_table(trust: Any) -> str:
+    """Every test with its figure, its verdict and what it means."""
     lines = [(f.name, show(float(f.figure)), f.verdict, f.words) for f in trust.findings]
     return "<h2>Trust</h2>\n" + table(("test", "figure", "verdict", "meaning"), lines, "Tests")
 
 
-def _finding(finding: Any, names: Sequence[str]) -> str:
+def finding_part(finding: Any, names: Sequence[str] = ()) -> str:
+    """The picture of a test, empty where there is none."""
     drawn = finding_picture(finding, names)
     if drawn is None:
         return ""
     return inlined(picture_bytes(drawn[0]), finding.name.capitalize(), drawn[1])
 
 
-def _stages(stages: Sequence[Any]) -> str:
+def stages_table(stages: Sequence[Any]) -> str:
+    """What every stage did and cost."""
     if not stages:
         return ""
     heads = ("stage", "what it did", "acceptance", "gradients", "run s", "compile s", "kept")

@@ -20,6 +20,7 @@ from understudy.students.particles import ChainTable, Particles
 from understudy.students.placed import Placed
 from understudy.students.program import VariationalProgram
 from understudy.students.semi_implicit import SemiImplicit, semi_implicit, semi_implicit_encoder
+from understudy.students.splines import SplineFlow
 
 __all__ = [
     "Autoregressive",
@@ -43,6 +44,7 @@ __all__ = [
     "Particles",
     "Placed",
     "SemiImplicit",
+    "SplineFlow",
     "TruncatedChain",
     "VariationalProgram",
     "autoregressive_flow",

@@ -50,6 +50,16 @@ class NumPyroTarget(Target):
         """What the model is called with: ``(args, kwargs)``."""
         return _join(self.data, self.rest)
 
+    def with_arguments(self, *args: Any, **kwargs: Any) -> "NumPyroTarget":
+        """The same model called with other arrays, of the same shapes: another data set, say."""
+        data, rest = _divide((args, kwargs))
+        if rest != self.rest:
+            raise IngredientError(
+                f"The model {_name(self.model)} was called with other arguments than arrays, or with "
+                "arrays in other places; give the same ones with other numbers in the arrays."
+            )
+        return eqx.tree_at(lambda target: target.data, self, data)
+
     @with_own_settings
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log joint density of one flat unconstrained draw and the data, Jacobian included."""

@@ -51,6 +51,14 @@ def calibration(
         'ok'
     """
     ranks = np.asarray(_ranks(key, simulate, student, simulations, draws))
+    return calibration_of(ranks, draws, level, names)
+
+
+def calibration_of(
+    ranks: Int[np.ndarray, "m d"], draws: int, level: float, names: Sequence[str] | None = None
+) -> Finding:
+    """The finding of ranks of true values among so many draws each, one row a simulation."""
+    simulations = len(ranks)
     jittered = (ranks + np.random.default_rng(0).uniform(size=ranks.shape)) / (draws + 1)
     parts = legendre(jittered)
     size = parts.mean(1).ravel()

@@ -1,0 +1,183 @@
+"""Amortise a model over data sets with no choices made by the user.
+
+Simulated pairs are exact draws for free, so a conditional flow behind a summary network learns them
+first. Weights by the likelihood say, on simulated data sets that it has not seen, whether that was
+enough; where it was not, training goes on.
+"""
+
+import sys
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from understudy.amortising.amortised import Amortised
+from understudy.amortising.finishing import LARGEST_K, weigh
+from understudy.amortising.learning import Informed, Learning, Simulated, simulate
+from understudy.amortising.novelty import fit_novelty
+from understudy.amortising.observations import fit_reading
+from understudy.amortising.simulators import Simulator
+from understudy.checks import LARGEST_SEED, function, one_positive, whole
+from understudy.coordinates import fit_coordinates
+from understudy.core import IngredientError, Key
+from understudy.networks.summaries import Summary
+from understudy.posterior import Stage
+from understudy.posterior.draws import keep_programs
+from understudy.students.splines import SplineFlow
+from understudy.surroundings import own_settings
+
+# Training without a budget: rounds of these seconds, until the student is good enough.
+_ROUNDS = (60.0, 180.0, 540.0)
+_LATER_RATE = 7e-4
+_FIRST_PAIRS = 4096
+_JUDGED = 128
+_SMALL = 4
+_ENOUGH_SERVED, _ENOUGH_SHARE, _ENOUGH_GAIN = 0.95, 0.9, 0.01
+
+
+def amortise(
+    model: Any,
+    *args: Any,
+    observed: Any = None,
+    arguments: Any = None,
+    sizes: Any = None,
+    missing: bool = False,
+    budget: Any = None,
+    seed: Any = 0,
+    summary: Any = None,
+    student: Any = None,
+    progress: bool | None = None,
+    cache: bool = True,
+    **kwargs: Any,
+) -> Amortised:
+    """Train one student for all data sets of a model: simulate, teach, judge.
+
+    Args:
+        model: a NumPyro model; or a simulator, such as ``PriorSimulator(prior, simulate,
+            log_likelihood)`` or a table of ``Pairs(parameters, data)``.
+        args: what the model is called with, its data left out: covariates, sizes, settings.
+        observed: the name of the observed site, or several names.
+        arguments: a function of a key to other arguments (a tuple, or a dictionary by name), drawn anew
+            for every simulation; None keeps those given.
+        sizes: the least and the largest number of rows of a data set, such as (10, 1000), the latter
+            what the model has with the arguments given. Covariates are rows of those, picked at random.
+        missing: whether numbers of real data sets can be missing (NaN).
+        budget: seconds of training, compilation not counted; None goes on until weights are even on
+            simulated data sets, for 13 minutes at most.
+        seed: of everything random.
+        summary: a function of a key and an example :class:`~understudy.networks.summaries.Read` to a
+            network that makes a vector of one; None chooses by the data.
+        student: a function of a key, a size and an example summary to a conditional student with
+            ``sample_and_log_prob``; None makes a :class:`~understudy.students.SplineFlow`.
+        progress: show a bar with the time left; None shows one in a terminal only.
+        cache: keep compiled programs in the user's cache folder.
+        kwargs: what the model is called with, by name.
+
+    Returns:
+        A function of data: ``inference(y)`` is a :class:`~understudy.Posterior`.
+    """
+    whole("seed", seed, least=0, most=LARGEST_SEED)
+    seconds = None if budget is None else one_positive("budget", budget)
+    shown = sys.stderr.isatty() if progress is None else bool(progress)
+    for name, maker in {"arguments": arguments, "summary": summary, "student": student}.items():
+        if maker is not None:
+            function(name, maker)
+    if cache:
+        keep_programs()
+    with own_settings():
+        started = time.perf_counter()
+        simulator = _simulator(model, args, kwargs, observed, arguments, sizes, missing)
+        first, second, third = jax.random.split(jax.random.key(seed), 3)
+        seen = simulate(first, simulator, _FIRST_PAIRS)
+        held = simulate(second, simulator, _FIRST_PAIRS // 2)
+        begun = _begin(third, simulator, seen, summary, student)
+        learning = Learning(simulator, begun, held, seed)
+        compiled = time.perf_counter() - started
+        note = f"{_FIRST_PAIRS:,} pairs to begin with, {100 * seen.lost:.1f} % not finite and left out"
+        stages = [Stage("simulate", note, 0.0, compiled, 0, float("nan"))]
+        stages += _rounds(learning, simulator, held, seconds, shown)
+        return Amortised(
+            simulator,
+            learning.student,
+            fit_novelty(learning.student, seen.data),
+            tuple(stages),
+            np.asarray(learning.curve),
+            seed,
+            learning.simulations + 3 * _FIRST_PAIRS // 2,
+            max(seen.lost, learning.lost),
+        )
+
+
+def _simulator(model, args, kwargs, observed, arguments, sizes, missing) -> Simulator:
+    if isinstance(model, Simulator):
+        if args or kwargs or missing or (observed, arguments, sizes) != (None, None, None):
+            raise IngredientError(
+                "observed, arguments, sizes and missing are for NumPyro models; leave them out where a "
+                "simulator is given."
+            )
+        return model
+    if observed is None:
+        raise IngredientError(
+            'observed names the site, or the sites, that data are given for, such as observed="y".'
+        )
+    # NumPyro takes a second to import, and simulators written by hand do not need it.
+    from understudy.amortising.models import simulator_of
+
+    return simulator_of(model, args, kwargs, observed, arguments, sizes, missing)
+
+
+def _begin(key, simulator, seen, summary, student) -> Informed:
+    """A student before its first lesson."""
+    first, second = jax.random.split(key)
+    reading = fit_reading(simulator.layout, seen.data)
+    example = reading(jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), seen.data))
+    kind = "set" if simulator.layout.exchangeable else "series"
+    network = Summary(first, example, kind) if summary is None else summary(first, example)
+    coordinates = fit_coordinates(np.asarray(seen.z, float), None, float(len(seen.z)))
+    dim, vector = simulator.target.dim, network(example)
+    flow = (student or _flow)(second, dim, vector)
+    return Informed(reading, network, coordinates, flow)
+
+
+def _flow(key: Key, dim: int, summary: Any) -> SplineFlow:
+    """A flow as large as its draws ask for."""
+    small = dim <= _SMALL
+    return SplineFlow(key, dim, summary, layers=6 if small else 8, width=64 if small else 128)
+
+
+def _rounds(
+    learning: Learning,
+    simulator: Simulator,
+    held: Simulated,
+    seconds: float | None,
+    progress: bool,
+) -> list[Stage]:
+    """Learn once for the seconds given, or in rounds until it is enough."""
+    stages, before = [], -np.inf
+    for i, length in enumerate(_ROUNDS if seconds is None else (seconds,)):
+        ran = learning.seconds
+        score = learning.run(length, _LATER_RATE if i else 1e-3, progress)
+        enough, note, spent = judged(learning, simulator, held)
+        words = f"{learning.updates:,} updates; held-out log density {score:.3f}; {note}"
+        run = learning.seconds - ran
+        stages.append(Stage(f"learn {i + 1}", words, run, 0.0, 0, float("nan"), False, spent))
+        if enough or (not simulator.likelihood and score - before < _ENOUGH_GAIN):
+            break
+        before = score
+    return stages
+
+
+def judged(learning: Learning, simulator: Simulator, held: Simulated) -> tuple[bool, str, int]:
+    """Whether weights are even on simulated data sets, in words, and evaluations spent."""
+    if not simulator.likelihood:
+        return False, "no likelihood to weigh draws with", 0
+    data = jax.tree.map(lambda leaf: leaf[:_JUDGED], held.data)
+    weighed = weigh(jax.random.key(0), learning.student, simulator.target, data, 1024)
+    served = float(np.mean(np.asarray(weighed.pareto_k) < LARGEST_K))
+    share = float(np.median(weighed.share))
+    words = (
+        f"{100 * served:.0f} % of simulated data sets need no chains, median effective share {share:.2f}"
+    )
+    return served >= _ENOUGH_SERVED and share >= _ENOUGH_SHARE, words, _JUDGED * 1024

@@ -1,0 +1,400 @@
+"""What amortising a model gives back: a posterior for every data set, judged and repaired."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Scalar
+
+from understudy import files
+from understudy.amortising import finishing
+from understudy.amortising.judging import judge
+from understudy.amortising.learning import Informed, simulate
+from understudy.amortising.novelty import Novelty, fit_novelty
+from understudy.amortising.observations import (
+    DataSet,
+    checked_values,
+    complete,
+    in_canonical_order,
+    stacked,
+)
+from understudy.amortising.storing import StoredSimulator, stored
+from understudy.amortising.teaching import teach
+from understudy.checks import fraction, instance, one_positive, random_key, whole
+from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
+from understudy.evaluation.trust.check import Trust, names_of
+from understudy.files import StoreError
+from understudy.numerics import AnyArray, whitening
+from understudy.posterior import Posterior, Stage
+from understudy.posterior.verdict import Figure, Verdict
+from understudy.surroundings import own_settings, with_own_settings
+from understudy.teachers import hmc
+from understudy.teachers.preconditioned import Rescaled
+
+ROUTES = ("student", "weights", "chains")
+_NAMED_AT_ONCE = 16
+
+
+class Given(ExplicitStudent):
+    """A student of many data sets, bound to one of them.
+
+    Attributes:
+        student: of all.
+        data: the one.
+    """
+
+    student: Any
+    data: DataSet
+    dim: int = eqx.field(static=True)
+    # Draws made at a time: its layers are wide, and most users ask for a thousand.
+    chunk: int = eqx.field(static=True, default=1024)
+
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw for the data set."""
+        return self.student.sample(key, self.data, n)
+
+    def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log density given the data set."""
+        return self.student.log_prob(z, self.data)
+
+
+class Samples(NamedTuple):
+    """Draws for many data sets, and how those of each came about.
+
+    Attributes:
+        draws: named sites; axes are data sets, draws, and then those of the site.
+        route: "student" (its own draws), "weights" (picked by Pareto-smoothed importance weights) or
+            "chains" (moved by short chains), for each data set.
+        pareto_k: of the weights; above 0.7 they were not used. Not a number without a likelihood.
+        trusted: whether the draws can be relied upon; without a likelihood nothing can tell.
+        novel: whether a data set is unlike anything that was simulated.
+        share: effective draws among the student's, as a share.
+        r_hat: nested R-hat of the chains, one where there were none.
+        z: the draws as flat unconstrained vectors.
+        likelihoods: evaluations of the log density that this took.
+        gradients: evaluations of its gradient.
+    """
+
+    draws: dict[str, np.ndarray]
+    route: np.ndarray
+    pareto_k: Float[np.ndarray, " s"]
+    trusted: Bool[np.ndarray, " s"]
+    novel: Bool[np.ndarray, " s"]
+    share: Float[np.ndarray, " s"]
+    r_hat: Float[np.ndarray, " s"]
+    z: Float[np.ndarray, "s n d"]
+    likelihoods: int
+    gradients: int
+
+    def __str__(self) -> str:
+        count = len(self.route)
+        ways = ", ".join(f"{np.sum(self.route == way)} by {way}" for way in ROUTES)
+        return (
+            f"{self.z.shape[1]:,} draws for each of {count:,} data sets: {ways}; "
+            f"{self.trusted.sum()} trusted, {self.novel.sum()} unlike anything simulated"
+        )
+
+
+class Amortised(eqx.Module):
+    """A posterior for every data set of a model; made by :func:`understudy.amortise`.
+
+    Attributes:
+        simulator: where simulated pairs come from, with the density of parameters given data.
+        student: draws parameters given data.
+        novelty: knows what simulated data look like.
+        stages: what training did.
+        curve: seconds, updates and held-out log density while it learnt, a row a look.
+        seed: of everything random.
+        simulations: pairs that were drawn.
+        lost: the share of simulations that were not finite and were left out.
+    """
+
+    simulator: Any
+    student: Informed
+    novelty: Novelty
+    stages: tuple[Stage, ...]
+    curve: np.ndarray
+    seed: int
+    simulations: int
+    lost: float
+
+    @property
+    def seconds(self) -> float:
+        """Run time of training, without compilation."""
+        return sum((stage.seconds for stage in self.stages), 0.0)
+
+    @property
+    def compile_seconds(self) -> float:
+        """Time spent compiling."""
+        return sum((stage.compile_seconds for stage in self.stages), 0.0)
+
+    def __str__(self) -> str:
+        layout = self.simulator.layout
+        sites = ", ".join(f"{site.name} {site.shape}" for site in layout.sites)
+        lines = [
+            f"Amortised over data {sites}: {self.student.dim} free parameters, "
+            f"{self.simulations:,} simulations, {self.seconds:.0f} s",
+            *(f"  {stage.name}: {stage.note}" for stage in self.stages),
+        ]
+        if layout.varies:
+            lines.append(f"  {layout.least} to {layout.rows} rows")
+        if not self.simulator.likelihood:
+            lines.append("  no likelihood: weights, chains and a verdict for a data set cannot be had")
+        return "\n".join(lines)
+
+    @with_own_settings
+    def __call__(self, data: Any, *args: Any, **kwargs: Any) -> Posterior:
+        """The posterior of one data set.
+
+        Args:
+            data: the observed site, or a dictionary of several; NaN where a number is missing.
+            args: arguments of the model for this data set, where they differ between data sets.
+            kwargs: the same, by name.
+        """
+        x = self._data_set(data, args, kwargs)
+        known = in_canonical_order(self.simulator.layout, x)
+        several = stacked([known])
+        key = jax.random.key(self.seed)
+        done = finishing.finish(key, self.student, self._target(), several, finishing.FEWEST)
+        novelty = float(self.novelty(self.student, several)[0])
+        student = Given(self.student, jax.tree.map(jnp.asarray, known), self.student.dim)
+        verdict = _verdict(done, novelty) if self.simulator.likelihood else None
+        record = None
+        if verdict is not None and not verdict.trusted:
+            record = np.asarray(done.z[0], float)
+        stage = Stage(
+            "infer",
+            f"by {ROUTES[done.route[0]]}{'; unlike anything simulated' if novelty > 1 else ''}",
+            0.0,
+            0.0,
+            done.gradients,
+            float("nan"),
+            True,
+            done.likelihoods,
+        )
+        return Posterior(
+            self.simulator.given(jax.tree.map(jnp.asarray, x)),
+            student,
+            teacher=None if record is None else _teacher(record),
+            stages=(*self.stages, stage),
+            seed=self.seed,
+            verdict=verdict,
+            record=record,
+        )
+
+    @with_own_settings
+    def sample(
+        self, key: Key | int, data: Any, n: int = 1000, *args: Any, finish: bool = True, **kwargs: Any
+    ) -> Samples:
+        """Draw for many data sets at once; the draws of doubtful ones are repaired.
+
+        Args:
+            key: random key, or a whole number.
+            data: data sets along the first axis, or a list of them; with several sites a dictionary of
+                such arrays, or a list of dictionaries.
+            n: draws for each.
+            args: arguments of the model where they differ, data sets along their first axis or a list.
+            finish: False gives the student's own draws, whatever their weights.
+            kwargs: the same, by name.
+        """
+        key, n = random_key(key), whole("n", n)
+        sets = self._data_sets(data, args, kwargs)
+        known = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
+        draw = finishing.finish if finish else finishing.unfinished
+        done = draw(key, self.student, self._target(), known, n)
+        novel = self.novelty(self.student, known) > 1
+        draws = _named_sites(self.simulator.target, done.z, known)
+        return Samples(
+            {name: np.asarray(value) for name, value in draws.items()},
+            np.array(ROUTES)[done.route],
+            done.pareto_k,
+            done.trusted,
+            novel,
+            done.share,
+            done.r_hat,
+            done.z,
+            done.likelihoods,
+            done.gradients,
+        )
+
+    @with_own_settings
+    def check(
+        self,
+        key: Key | int | None = None,
+        *,
+        simulations: int = 512,
+        draws: int = 255,
+        level: float = 0.01,
+    ) -> Trust:
+        """Is the student right on average over simulated data, and where not? A line for each test.
+
+        Without a likelihood the tests that need one are left out: of the likelihood of the truth, of
+        weighted draws and of the weights.
+
+        Args:
+            key: random key; None makes one of the seed.
+            simulations: fresh simulated data sets.
+            draws: of the student for each.
+            level: probability with which each test warns of a right student.
+        """
+        key = jax.random.key(self.seed + 1) if key is None else random_key(key)
+        sizes = {
+            "simulations": whole("simulations", simulations, 50),
+            "draws": whole("draws", draws, 50),
+        }
+        level = float(fraction("level", level))
+        names = names_of(self.simulator.target)
+        return judge(key, self.simulator, self.student, names, **sizes, level=level)
+
+    @with_own_settings
+    def teach(
+        self, data: Any, *args: Any, budget: float = 120.0, seed: int | None = None, **kwargs: Any
+    ) -> "Amortised":
+        """Go on learning at data sets that really came, from the teacher; the one taught is returned.
+
+        Args:
+            data: data sets, as for :meth:`sample`.
+            args: arguments of the model where they differ, as for :meth:`sample`.
+            budget: seconds, compilation not counted.
+            seed: of everything random; None takes that of training.
+            kwargs: the same arguments, by name.
+        """
+        if not self.simulator.likelihood:
+            raise IngredientError(
+                "teach needs a likelihood, for a teacher to move draws by; give amortise a "
+                "log_likelihood, or a budget for more simulation."
+            )
+        seconds, seed = one_positive("budget", budget), self.seed if seed is None else seed
+        sets = self._data_sets(data, args, kwargs)
+        real = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
+        held = simulate(jax.random.key(seed + 3), self.simulator, 2048)
+        done = teach(self.simulator, self.student, real, held, seconds, seed)
+        costs = (
+            done.seconds,
+            done.compile_seconds,
+            done.gradients,
+            float("nan"),
+            True,
+            done.evaluations,
+        )
+        return dataclasses.replace(
+            self,
+            student=done.student,
+            novelty=fit_novelty(done.student, held.data),
+            stages=(*self.stages, Stage("teach", done.note, *costs)),
+            simulations=self.simulations + done.simulations,
+        )
+
+    def report(self, path: str | Path, trust: Trust | None = None) -> Path:
+        """Write one self-contained HTML page: tests on simulated data with pictures, stages, the curve.
+
+        Args:
+            path: of the page.
+            trust: what :meth:`check` gave; None checks now.
+        """
+        from understudy.report.amortised import write_amortised_report
+
+        path = files.checked_path(path)
+        if trust is not None:
+            instance("trust", Trust, "inference.check()", trust)
+        return write_amortised_report(path, self, trust or self.check())
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one file for :func:`understudy.load`: no pickle, with a checksum.
+
+        A model is a function, so the file holds its name and its arguments; load it with
+        ``understudy.load(path, classes=[model])``, or ``target=simulator`` for one made by hand.
+        """
+        files.checked_path(path)
+        files.save(path, self)
+
+    def storable(self) -> "Amortised":
+        """The same in a form that a file can hold."""
+        return dataclasses.replace(self, simulator=stored(self.simulator))
+
+    def restored(self, known: Mapping[str, Any], target: Any = None) -> "Amortised":
+        """The same with its simulator, made again of what is known."""
+        kinds = {"simulator": StoredSimulator, "student": Informed, "novelty": Novelty, "seed": int}
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name, None), kind):
+                raise StoreError(f"its {name} is a {type(getattr(self, name, None)).__name__}")
+        with own_settings():
+            made = self.simulator.restored(known, target)  # pyright: ignore
+        return dataclasses.replace(self, simulator=made)
+
+    def _target(self) -> Target | None:
+        return self.simulator.target if self.simulator.likelihood else None
+
+    def _data_set(self, data: Any, args: tuple, kwargs: Mapping[str, Any]) -> DataSet:
+        layout = self.simulator.layout
+        values = checked_values(layout, data)
+        arguments = self.simulator.arguments(args, kwargs)
+        return complete(layout, values, arguments, self.simulator.filler)
+
+    def _data_sets(self, data: Any, args: tuple, kwargs: Mapping[str, Any]) -> list[DataSet]:
+        each = _one_by_one(data)
+        arguments = [_one_by_one(a, len(each)) for a in args]
+        named = {name: _one_by_one(a, len(each)) for name, a in kwargs.items()}
+        return [
+            self._data_set(one, tuple(a[i] for a in arguments), {k: v[i] for k, v in named.items()})
+            for i, one in enumerate(each)
+        ]
+
+
+def _one_by_one(data: Any, count: int | None = None) -> Any:
+    if isinstance(data, Mapping):
+        parts = {name: _one_by_one(value) for name, value in data.items()}
+        lengths = {len(part) for part in parts.values()}
+        if len(lengths) != 1:
+            raise IngredientError(f"Every site holds as many data sets; {sorted(lengths)} came.")
+        return [{n: part[i] for n, part in parts.items()} for i in range(lengths.pop())]
+    each = data if isinstance(data, list | tuple) else np.asarray(data)
+    if np.ndim(each) == 0 if isinstance(each, np.ndarray) else len(each) == 0:
+        raise IngredientError("Data sets lie along the first axis, or in a list; none came.")
+    if count is not None and len(each) != count:
+        raise IngredientError(
+            f"An argument of the model comes once for each of {count} data sets; {len(each)} came."
+        )
+    return each
+
+
+def _verdict(done: finishing.Finished, novelty: float) -> Verdict:
+    figures = [
+        Figure("Pareto k of the weights", float(done.pareto_k[0]), finishing.FINE_K),
+        Figure("uneven weights", float(1 - done.share[0]), 1 - finishing.EVEN),
+        Figure("distance from simulations", novelty, 1.0),
+    ]
+    if done.route[0] == 2:
+        r_hat = float(done.r_hat[0])
+        figures.append(Figure("nested R-hat", r_hat, finishing.LARGEST_R_HAT, "chains"))
+    return Verdict(tuple(figures))
+
+
+def _teacher(record: Float[np.ndarray, "n d"]) -> Rescaled:
+    d = record.shape[1]
+    affine = whitening(record, shrinkage=d / (len(record) + d))
+    inner = hmc(0.4 / d**0.25, 6, steps=2, jitter=0.5)
+    return Rescaled(inner, *(jnp.asarray(part, jnp.float32) for part in affine))
+
+
+def _named_sites(target: Any, z: np.ndarray, data: DataSet) -> dict[str, np.ndarray]:
+    def named(key, both):
+        del key
+        return (_named(target, *both),)
+
+    every = np.arange(len(z))
+    return finishing.in_blocks(named, jax.random.key(0), (z, data), every)[0]
+
+
+@eqx.filter_jit
+def _named(target: Any, z: Float[AnyArray, "s n d"], data: DataSet) -> dict[str, Array]:
+    def one(both):
+        z, x = both
+        return jax.vmap(lambda z: target.constrain(z, x))(z)
+
+    return jax.lax.map(one, (z, data), batch_size=_NAMED_AT_ONCE)

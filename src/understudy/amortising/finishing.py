@@ -1,0 +1,334 @@
+"""Exact at the end, data set by data set: the student's draws, then weights, then chains.
+
+Everything is one program over data sets, so that a thousand of them cost little more than their draws.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Scalar
+
+from understudy.amortising.observations import DataSet
+from understudy.core import ExplicitStudent, Key, Target, bind
+from understudy.numerics import effective_draws, whitening
+from understudy.teachers import IndependenceMetropolis, hmc
+from understudy.teachers.preconditioned import Rescaled
+
+# Where weights are so even, they would change nothing that can be seen.
+EVEN = 0.95
+LARGEST_K, FINE_K = 0.7, 0.5
+LARGEST_R_HAT = 1.1
+# Draws that are weighed at least, and how many candidates there are to pick from.
+FEWEST = 1024
+_CANDIDATES = (4096, 16_384, 65_536)
+_BLOCKS = (1, 4, 16, 64)
+# Resampled draws should stand for as many independent ones as this share of them.
+_WORTH = 1.5
+_GROUPS, _CHAINS = 16, 256
+_WARM, _KEPT = 20, 12
+_STEPS = 8
+_OFFERED = 1
+# Draws from which the spread is first guessed; chains begin at the first of them.
+_STARTS = 512
+_AT_ONCE = 2**15
+
+
+class Weighed(NamedTuple):
+    """The student's draws for one data set, and what the target makes of them.
+
+    Attributes:
+        z: the draws.
+        log_weights: smoothed log importance weights, normalised.
+        pareto_k: the shape of the weights' tail; not a number without a likelihood.
+        share: effective draws among them, as a share.
+    """
+
+    z: Float[Array, "n d"]
+    log_weights: Float[Array, " n"]
+    pareto_k: Scalar
+    share: Scalar
+
+
+@eqx.filter_jit
+def weigh(key: Key, student: ExplicitStudent, target: Target | None, data: DataSet, n: int) -> Weighed:
+    """Draw for every data set and weigh the draws by the target, if there is one."""
+
+    def one(both):
+        key, x = both
+        z, log_q = student.sample_and_log_prob(key, x, n)
+        if target is None:
+            none = jnp.full((), jnp.nan)
+            return Weighed(z, jnp.full(n, -jnp.log(n)), none, none)
+        log_p = jax.vmap(lambda z: target.log_density(z, x))(z)
+        log_weights = jnp.where(jnp.isfinite(log_p) & jnp.isfinite(log_q), log_p - log_q, -jnp.inf)
+        smooth, k = pareto_smooth(log_weights)
+        return Weighed(z, smooth, k, effective_draws(smooth) / n)
+
+    count = jax.tree.leaves(data)[0].shape[0]
+    keys = jax.random.split(key, count)
+    at_once = max(1, _AT_ONCE // n)
+    if count <= at_once:
+        return jax.vmap(lambda *both: one(both))(keys, data)
+    return jax.lax.map(one, (keys, data), batch_size=at_once)
+
+
+def pareto_smooth(log_weights: Float[Array, " n"]) -> tuple[Float[Array, " n"], Scalar]:
+    """Normalised log weights with a smoothed tail, and the tail's shape k, in JAX.
+
+    The same figures as :func:`understudy.evaluation.trust.weights.pareto_smoothed`, for many data sets
+    in one program. Where no weight is finite, k is infinite.
+
+    Reference: Vehtari et al., "Pareto Smoothed Importance Sampling", 2024; Zhang and Stephens, "A New
+    and Efficient Estimation Method for the Generalized Pareto Distribution", 2009.
+    """
+    n = log_weights.shape[0]
+    tail = int(np.ceil(min(0.2 * n, 3 * np.sqrt(n))))
+    top = log_weights.max()
+    usable = jnp.isfinite(top)
+    lowered = jnp.maximum(jnp.where(usable, log_weights - top, 0.0), -80.0)
+    order = jnp.argsort(lowered)
+    ordered = lowered[order]
+    cutoff = ordered[n - tail - 1]
+    excess = jnp.exp(ordered[n - tail :]) - jnp.exp(cutoff)
+    k, sigma = _fit_pareto(jnp.maximum(excess, 1e-30))
+    levels = (jnp.arange(tail) + 0.5) / tail
+    quantiles = sigma * jnp.expm1(-k * jnp.log1p(-levels)) / jnp.where(k == 0, 1.0, k)
+    smooth = jnp.minimum(jnp.log(quantiles + jnp.exp(cutoff)), 0.0)
+    # Weights that are equal, to rounding, have no tail to fit.
+    flat = (excess[-1] < 1e-3) | ~jnp.isfinite(k)
+    smooth = jnp.where(flat | ~jnp.isfinite(smooth), ordered[n - tail :], smooth)
+    result = jnp.zeros(n).at[order].set(jnp.concatenate([ordered[: n - tail], smooth]))
+    shape = jnp.where(usable, jnp.where(flat, 0.0, k), jnp.inf)
+    return result - jax.nn.logsumexp(result), shape
+
+
+def _fit_pareto(excess: Float[Array, " m"]) -> tuple[Scalar, Scalar]:
+    """Shape and scale of a generalised Pareto distribution, from sorted excesses."""
+    m = excess.shape[0]
+    grid = 30 + int(m**0.5)
+    b = 1 - jnp.sqrt(grid / (jnp.arange(1, grid + 1) - 0.5))
+    b = b / (3 * excess[int(m / 4 + 0.5) - 1]) + 1 / excess[-1]
+    k = jax.vmap(lambda b: jnp.log1p(-b * excess).mean())(b)
+    likelihood = m * (jnp.log(-b / k) - k - 1)
+    weight = jax.nn.softmax(jnp.where(jnp.isfinite(likelihood), likelihood, -jnp.inf))
+    best = jnp.sum(jnp.where(weight > 0, weight * b, 0.0))
+    shape = jnp.log1p(-best * excess).mean()
+    return (m * shape + 5) / (m + 10), -shape / best
+
+
+@eqx.filter_jit
+def resample(key: Key, weighed: Weighed, n: int) -> Float[Array, "s n d"]:
+    """Pick ``n`` of the draws of every data set by their weights, evenly (systematic)."""
+
+    def one(key, z, log_weights):
+        first, second = jax.random.split(key)
+        points = (jnp.arange(n) + jax.random.uniform(first)) / n
+        places = jnp.searchsorted(jnp.cumsum(jnp.exp(log_weights)), points)
+        return z[jax.random.permutation(second, jnp.minimum(places, len(z) - 1))]
+
+    keys = jax.random.split(key, weighed.z.shape[0])
+    return jax.vmap(one)(keys, weighed.z, weighed.log_weights)
+
+
+class Chained(NamedTuple):
+    """Where chains ended for every data set.
+
+    Attributes:
+        z: their last states, thinned.
+        r_hat: nested R-hat, the largest of all coordinates.
+        acceptance: of Hamiltonian moves.
+    """
+
+    z: Float[Array, "s m d"]
+    r_hat: Float[Array, " s"]
+    acceptance: Float[Array, " s"]
+
+
+@eqx.filter_jit
+def run_chains(
+    key: Key, student: ExplicitStudent, target: Target, data: DataSet, starts: Float[Array, "s g d"]
+) -> Chained:
+    """Short Hamiltonian chains with offers of the student in between, side by side for all data sets.
+
+    ``starts`` are the places where groups of chains begin; nested R-hat compares the groups.
+    """
+
+    def one(both):
+        key, x, start = both
+        return _chains(key, student, target, x, start)
+
+    keys = jax.random.split(key, starts.shape[0])
+    return Chained(*jax.lax.map(one, (keys, data, starts)))
+
+
+def _chains(key: Key, student: ExplicitStudent, target: Target, x: DataSet, start: Array) -> tuple:
+    d = start.shape[1]
+    z = jnp.repeat(start[:_GROUPS], _CHAINS // _GROUPS, 0)
+    offers, proposal = IndependenceMetropolis(_OFFERED), bind(student, x)
+    log_density = lambda z: target.log_density(z, x)  # noqa: E731
+
+    def step(carry, key):
+        z, inner, mean, factor = carry
+        first, second = jax.random.split(key)
+        moved = Rescaled(inner, mean, factor).improve(first, log_density, z, proposal)
+        z = jnp.where(moved.finite[:, None], moved.z, z)
+        offered = offers.improve(second, log_density, z, proposal)
+        z = jnp.where(offered.finite[:, None], offered.z, z)
+        rate = jnp.nan_to_num(moved.acceptance).mean()
+        return (z, inner.adapt(rate), mean, factor), (z, rate)
+
+    def spread(z):
+        return whitening(z, jnp.isfinite(z).all(-1), d / (len(z) + d))
+
+    settings: dict[str, Any] = {"target_acceptance": 0.8, "rate": 0.2, "jitter": 0.5}
+    inner = hmc(0.5 / d**0.25, _STEPS, largest_step=1.2, **settings)
+    keys = jax.random.split(key, 2 * _WARM + _KEPT)
+    carry = (z, inner, *spread(start))
+    carry, _ = jax.lax.scan(step, carry, keys[:_WARM])
+    carry = (carry[0], carry[1], *spread(carry[0]))
+    carry, _ = jax.lax.scan(step, carry, keys[_WARM : 2 * _WARM])
+    _, (trace, rates) = jax.lax.scan(step, carry, keys[2 * _WARM :])
+    kept = trace[:: max(1, _KEPT // 4)].reshape(-1, d)
+    return kept, nested_r_hat(trace, _GROUPS), rates.mean()
+
+
+def nested_r_hat(trace: Float[Array, "t m d"], groups: int) -> Scalar:
+    """Nested R-hat of chains that began in groups, the largest of all coordinates and their sizes.
+
+    Reference: Margossian et al., "Nested R-hat", 2024.
+    """
+    centred = trace - trace.mean((0, 1))
+    values = jnp.concatenate([trace, jnp.abs(centred)], -1)
+    t, m, c = values.shape
+    grouped = values.reshape(t, groups, m // groups, c)
+    means = grouped.mean(0)
+    within_chains = grouped.var(0, ddof=1).mean((0, 1))
+    between_chains = means.var(1, ddof=1).mean(0)
+    between_groups = means.mean(1).var(0, ddof=1)
+    r_hat = jnp.sqrt(1 + between_groups / jnp.maximum(within_chains + between_chains, 1e-30))
+    return jnp.where(jnp.isfinite(r_hat), r_hat, jnp.inf).max()
+
+
+class Finished(NamedTuple):
+    """Draws for every data set and how they came about, before they are given names.
+
+    Attributes:
+        z: flat draws.
+        route: 0 for the student's own, 1 for weights, 2 for chains.
+        pareto_k: of the student's weights; not a number without a likelihood.
+        share: effective draws of them, as a share.
+        r_hat: of the chains, one where there were none.
+        likelihoods: evaluations of the log density spent, without a gradient.
+        gradients: evaluations of its gradient.
+    """
+
+    z: Float[np.ndarray, "s n d"]
+    route: Int[np.ndarray, " s"]
+    pareto_k: Float[np.ndarray, " s"]
+    share: Float[np.ndarray, " s"]
+    r_hat: Float[np.ndarray, " s"]
+    likelihoods: int
+    gradients: int
+
+    @property
+    def trusted(self) -> Bool[np.ndarray, " s"]:
+        """Which data sets' draws can be relied upon; without a likelihood none is known to be."""
+        by_weights = (self.route < 2) & (self.pareto_k < LARGEST_K)
+        return by_weights | ((self.route == 2) & (self.r_hat < LARGEST_R_HAT))
+
+
+def finish(key: Key, student: ExplicitStudent, target: Target | None, data: DataSet, n: int) -> Finished:
+    """Draw ``n`` times for every data set, and correct the draws where the weights ask for it.
+
+    Args:
+        key: random key.
+        student: draws first.
+        target: log p(z, x); None leaves the draws as they are.
+        data: the data sets, one a row.
+        n: draws for each.
+    """
+    first, second, third = jax.random.split(key, 3)
+    done = unfinished(first, student, target, data, n)
+    if target is None:
+        return done
+    even = (done.pareto_k < FINE_K) & (done.share >= EVEN)
+    done.route[~even] = np.where(done.pareto_k < LARGEST_K, 1, 2)[~even]
+    done = _by_weights(second, student, target, data, n, done)
+    return _by_chains(third, student, target, data, n, done)
+
+
+def _by_weights(
+    key: Key, student: ExplicitStudent, target: Target, data: DataSet, n: int, done: Finished
+) -> Finished:
+    """Candidates enough for every data set that needs them, and draws picked among them."""
+    rows = np.flatnonzero(done.route == 1)
+    wanted = _WORTH * n / np.maximum(done.share[rows], 1e-6)
+    levels = [level for level in _CANDIDATES if level >= n] or [_CANDIDATES[-1]]
+    level = np.minimum(np.searchsorted(levels, wanted), len(levels) - 1)
+    spent = 0
+    for i in np.unique(level):
+        chosen = rows[level == i]
+
+        def picked(key, data, count=levels[i]):
+            weighed = weigh(key, student, target, data, count)
+            return resample(key, weighed, n), weighed.pareto_k, weighed.share
+
+        done.z[chosen], done.pareto_k[chosen], done.share[chosen] = in_blocks(picked, key, data, chosen)
+        spent += len(chosen) * levels[i]
+    done.route[rows[~(done.pareto_k[rows] < LARGEST_K)]] = 2
+    return done._replace(likelihoods=done.likelihoods + spent)
+
+
+def _by_chains(
+    key: Key, student: ExplicitStudent, target: Target, data: DataSet, n: int, done: Finished
+) -> Finished:
+    """Short chains for every data set whose weights cannot be relied upon."""
+    rows = np.flatnonzero(done.route == 2)
+    if not len(rows):
+        return done
+
+    def ran(key, data):
+        weighed = weigh(key, student, target, data, _CANDIDATES[0])
+        return run_chains(key, student, target, data, resample(key, weighed, _STARTS))
+
+    ends, done.r_hat[rows], _ = in_blocks(ran, key, data, rows, blocks=(1,))
+    places = np.resize(np.arange(ends.shape[1]), max(n, ends.shape[1]))
+    done.z[rows] = ends[:, np.random.default_rng(0).permutation(places)[:n]]
+    moves = len(rows) * _CHAINS * (2 * _WARM + _KEPT)
+    spent = moves * (_OFFERED + 1) + len(rows) * _CANDIDATES[0]
+    return done._replace(likelihoods=done.likelihoods + spent, gradients=done.gradients + moves * _STEPS)
+
+
+def unfinished(
+    key: Key, student: ExplicitStudent, target: Target | None, data: DataSet, n: int
+) -> Finished:
+    """The student's own draws for every data set, whatever their weights."""
+    count, drawn = jax.tree.leaves(data)[0].shape[0], max(n, FEWEST)
+
+    def weighed(key, data):
+        found = weigh(key, student, target, data, drawn)
+        return found.z[:, :n], found.pareto_k, found.share
+
+    z, k, share = in_blocks(weighed, key, data, np.arange(count))
+    spent = 0 if target is None else count * drawn
+    return Finished(z, np.zeros(count, int), k, share, np.ones(count), spent, 0)
+
+
+def in_blocks(
+    function: Any, key: Key, data: Any, rows: Int[np.ndarray, " r"], blocks: tuple[int, ...] = _BLOCKS
+) -> Any:
+    """``function(key, data)`` of some data sets, in blocks of few sizes so that little is compiled."""
+    block = next(size for size in blocks if len(rows) <= size or size == blocks[-1])
+    parts = []
+    for i in range(0, max(len(rows), 1), block):
+        filled = np.resize(rows[i : i + block], block)
+        out = tuple(function(jax.random.fold_in(key, i), _taken(data, filled)))
+        parts.append(_taken(out, slice(0, len(rows) - i)))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+def _taken(tree: Any, rows: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], tree)

@@ -1,0 +1,298 @@
+"""The student of many data sets, and how it learns from simulated pairs.
+
+A pair drawn from the prior predictive is an exact draw of the posterior of its own data, for free. So
+the simulator takes the student's place when lessons are made, and the student learns by the inclusive
+KL: -log q(z | x) on fresh pairs.
+"""
+
+import math
+import time
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import paramax
+from jaxtyping import Array, Float, Scalar
+from tqdm import tqdm
+
+from understudy.amortising.observations import DataSet, Reading
+from understudy.amortising.simulators import Simulator
+from understudy.coordinates import Coordinates
+from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
+from understudy.feedbacks import InclusiveKL
+from understudy.numerics import AnyArray
+from understudy.students.splines import SplineFlow
+from understudy.teachers.identity import Identity
+from understudy.training import Chunk, Learner, State, StopTraining, Training
+from understudy.training.recording import watch
+
+HELD_OUT = 1024
+CHUNK = 25
+_RATE = 1e-3
+_LARGEST_GRADIENT = 5.0
+_NUMBERS_A_BATCH = 2**18
+
+
+class Pair(NamedTuple):
+    """A simulated pair as a condition: what is learnt, and from what."""
+
+    z: Float[Array, " d"]
+    data: DataSet
+
+
+class Informed(ExplicitStudent):
+    """A flow over parameters that is told a summary of the data.
+
+    Attributes:
+        reading: how numbers are made of a data set; fixed.
+        summary: makes one vector of them.
+        coordinates: in which the prior is nearly standard; fixed.
+        flow: draws there, given the summary.
+    """
+
+    reading: Any
+    summary: Any
+    coordinates: Any
+    flow: SplineFlow
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, reading: Reading, summary: Any, coordinates: Coordinates, flow: SplineFlow):
+        single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), coordinates)
+        self.reading, self.coordinates = paramax.non_trainable(reading), paramax.non_trainable(single)
+        self.summary, self.flow, self.dim = summary, flow, flow.dim
+
+    def summarise(self, x: DataSet) -> Float[Array, " m"]:
+        """The vector that the flow is told of a data set."""
+        return self.summary(paramax.unwrap(self.reading)(x))
+
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
+        """Draw for one data set."""
+        return self.sample_and_log_prob(key, x, n)[0]
+
+    def sample_and_log_prob(
+        self, key: Key, x: Condition, n: int
+    ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+        """Draws and their log densities, for little more than the draws."""
+        u, log_q = self.flow.sample_and_log_prob(key, self.summarise(x), n)
+        z, log_volume = paramax.unwrap(self.coordinates).colour(u, jnp)
+        return z, log_q - log_volume
+
+    def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log density of one draw given one data set."""
+        u, log_volume = paramax.unwrap(self.coordinates).whiten(z, jnp)
+        return self.flow.log_prob(u, self.summarise(x)) - log_volume
+
+
+class Told(ExplicitStudent):
+    """A student in training: its proposal is the simulated truth, its density its own.
+
+    Attributes:
+        student: who learns.
+    """
+
+    student: ExplicitStudent
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, student: ExplicitStudent):
+        self.student, self.dim = student, student.dim
+
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
+        """The truth of the pair, ``n`` times."""
+        return jnp.broadcast_to(x.z, (n, self.dim))
+
+    def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """The student's log density given the pair's data."""
+        return self.student.log_prob(z, x.data)
+
+
+class OfPair(Target):
+    """The target of pairs: that of their data, or nothing where only the pairs teach.
+
+    Attributes:
+        target: log p(z, x) of a data set; None weighs nothing.
+    """
+
+    target: Target | None
+    dim: int = eqx.field(static=True)
+
+    def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """The log density given the pair's data."""
+        return jnp.zeros(()) if self.target is None else self.target.log_density(z, x.data)
+
+
+class Simulations(eqx.Module):
+    """Batches of fresh pairs; one that is not finite teaches nothing.
+
+    Attributes:
+        simulator: draws them.
+        size: pairs in a batch.
+    """
+
+    simulator: Simulator
+    size: int = eqx.field(static=True)
+
+    def __call__(self, key: Key) -> Pair:
+        """One batch."""
+        z, data = jax.vmap(self.simulator.simulate)(jax.random.split(key, self.size))
+        fine = finite_pairs(z, data)
+
+        def either(new, filler):
+            return jnp.where(fine.reshape(-1, *[1] * (new.ndim - 1)), new, filler)
+
+        return Pair(either(z, jnp.nan), jax.tree.map(either, data, self.simulator.filler))
+
+
+def finite_pairs(z: Float[AnyArray, "b d"], data: DataSet) -> Any:
+    """Which pairs are finite throughout."""
+    leaves = [z, *data.values.values(), *data.arguments]
+    return jnp.stack([jnp.isfinite(leaf).reshape(len(leaf), -1).all(1) for leaf in leaves]).all(0)
+
+
+class Simulated(NamedTuple):
+    """Pairs that were drawn before training, finite ones alone.
+
+    Attributes:
+        z: parameters.
+        data: data sets.
+        lost: the share of the simulations that were not finite.
+    """
+
+    z: Float[np.ndarray, "m d"]
+    data: DataSet
+    lost: float
+
+
+def simulate(key: Key, simulator: Simulator, count: int) -> Simulated:
+    """Draw pairs and leave out those that are not finite."""
+    z, data = jax.device_get(_simulate(key, simulator, count))
+    fine = np.asarray(finite_pairs(z, data))
+    if fine.sum() < min(count, 100) / 2:
+        raise IngredientError(
+            f"{count - fine.sum()} of {count} simulations are not finite; check the model for "
+            "overflows and divisions by zero, or give it a narrower prior."
+        )
+    return Simulated(z[fine], jax.tree.map(lambda leaf: leaf[fine], data), float(1 - fine.mean()))
+
+
+@eqx.filter_jit
+def _simulate(key: Key, simulator: Simulator, count: int) -> tuple[Array, DataSet]:
+    return jax.lax.map(simulator.simulate, jax.random.split(key, count), batch_size=256)
+
+
+def batch_size(simulator: Simulator) -> int:
+    """Pairs in a batch: fewer where a data set is large."""
+    numbers = sum(np.size(leaf) for leaf in jax.tree.leaves(simulator.filler.values))
+    return int(np.clip(2 ** round(math.log2(_NUMBERS_A_BATCH / max(numbers, 1))), 64, 256))
+
+
+class Learning:
+    """A training on simulated pairs, compiled once and gone on with for as long as one likes.
+
+    Args:
+        simulator: draws the pairs.
+        student: who learns.
+        held: pairs that are never learnt from.
+        seed: of everything random.
+
+    Attributes:
+        curve: seconds, updates and mean log density of held-out pairs, a row a look.
+    """
+
+    def __init__(self, simulator: Simulator, student: ExplicitStudent, held: Simulated, seed: int):
+        self.conditions = Simulations(simulator, batch_size(simulator))
+        learner = Learner(InclusiveKL(control=False), particles=1, optimiser=paced_adam())
+        target = OfPair(None, simulator.target.dim)
+        ingredients = (learner, target, Told(student), Identity(), self.conditions)
+        self.training = Training(*ingredients, seed=seed).compile()
+        self.state = self.training.state
+        rows = slice(0, HELD_OUT)
+        self.held = (held.z[rows], jax.tree.map(lambda leaf: leaf[rows], held.data))
+        self.curve: list[tuple[float, int, float]] = []
+        self.seconds, self.lost = 0.0, 0.0
+
+    @property
+    def student(self) -> Any:
+        """The student as it is now."""
+        return self.state.student.student
+
+    @property
+    def updates(self) -> int:
+        """Updates made so far."""
+        return int(self.state.step)
+
+    @property
+    def simulations(self) -> int:
+        """Pairs learnt from so far."""
+        return self.updates * self.conditions.size
+
+    def run(self, seconds: float, rate: float = _RATE, progress: bool = False) -> float:
+        """Learn for some time, the rate falling to nothing; the held-out log density at the end."""
+        hook = _Clock(self, seconds, rate, progress)
+        self.state = paced(self.state, rate)
+        try:
+            trained = self.training.run(self.state, 2**31 - 1, CHUNK, [watch, hook])
+        finally:
+            hook.close()
+        self.state = hook.state
+        self.seconds += trained.seconds
+        return self.look(self.seconds)
+
+    def look(self, seconds: float) -> float:
+        """Measure the student on the held-out pairs, and keep the figure."""
+        score = float(mean_log_prob(self.student, *self.held))
+        self.curve.append((seconds, self.updates, score))
+        return score
+
+
+class _Clock:
+    """Between two chunks: the rate follows the time, and the training ends with it."""
+
+    def __init__(self, learning: Learning, seconds: float, rate: float, progress: bool):
+        self.learning, self.seconds, self.rate = learning, seconds, rate
+        self.state, self.begun, self.looked = learning.state, time.perf_counter(), 0.0
+        shape = "{desc} {percentage:3.0f}% of {total_fmt} s |{bar}| {remaining} left {postfix}"
+        self.bar = tqdm(total=round(seconds), disable=not progress, bar_format=shape, desc="learning")
+
+    def __call__(self, chunk: Chunk) -> State:
+        """Set the rate; look at held-out pairs ten times on the way."""
+        self.state = chunk.state
+        self.learning.lost = max(self.learning.lost, float(chunk.row["lost"]))
+        spent = time.perf_counter() - self.begun
+        share = spent / self.seconds
+        if share >= self.looked + 0.1 and share < 1:
+            self.looked = share
+            self.learning.state = chunk.state
+            score = self.learning.look(self.learning.seconds + spent)
+            self.bar.set_postfix_str(f"held-out log density {score:.2f}")
+        self.bar.update(min(round(spent), round(self.seconds)) - self.bar.n)
+        if share >= 1:
+            raise StopTraining
+        return paced(chunk.state, self.rate * 0.5 * (1 + math.cos(math.pi * share)))
+
+    def close(self) -> None:
+        """Leave the terminal tidy."""
+        self.bar.close()
+
+
+def paced(state: State, rate: float) -> State:
+    """The state with another rate."""
+    where = lambda s: s.memory["student"].hyperparams["learning_rate"]  # noqa: E731
+    return eqx.tree_at(where, state, jnp.asarray(rate, jnp.float32))
+
+
+def paced_adam() -> optax.GradientTransformation:
+    """Adam whose rate is a leaf of its state."""
+
+    def build(learning_rate):
+        return optax.chain(optax.clip_by_global_norm(_LARGEST_GRADIENT), optax.adam(learning_rate))
+
+    return optax.inject_hyperparams(build)(learning_rate=0.0)
+
+
+@eqx.filter_jit
+def mean_log_prob(student: ExplicitStudent, z: Any, data: DataSet) -> Scalar:
+    """The mean log density of pairs."""
+    return jax.lax.map(lambda pair: student.log_prob(*pair), (z, data), batch_size=256).mean()

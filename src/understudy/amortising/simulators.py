@@ -1,0 +1,269 @@
+"""Where simulated pairs come from: a prior with a simulator, or a table; NumPyro models have a file."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Scalar
+
+from understudy.amortising.observations import DataSet, Layout, ObservedSite
+from understudy.checks import function, instance, shown
+from understudy.core import Condition, IngredientError, Key, Site, Target
+from understudy.targets.parameters import Parameters
+
+
+class Simulator(eqx.Module):
+    """Draws pairs of parameters and data, and knows the parameters' names and supports.
+
+    Attributes:
+        target: log p(z, x) for a :class:`DataSet` x, up to a constant, with ``constrain``.
+        layout: of the data sets.
+        filler: a possible data set.
+        likelihood: whether the target has a log density at all.
+    """
+
+    target: eqx.AbstractVar[Target]
+    layout: eqx.AbstractVar[Layout]
+    filler: eqx.AbstractVar[DataSet]
+    likelihood: eqx.AbstractVar[bool]
+
+    @abstractmethod
+    def simulate(self, key: Key) -> tuple[Float[Array, " d"], DataSet]:
+        """Draw z from the prior and data given it."""
+
+    @abstractmethod
+    def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
+        """The arguments that a data set holds, from what a user gave beside the data."""
+
+    @abstractmethod
+    def given(self, x: DataSet) -> Target:
+        """The posterior of one data set, as a target without a condition."""
+
+
+class ParameterTarget(Target):
+    """Named parameters with a log prior and, where there is one, a log likelihood of data x.
+
+    Attributes:
+        parameters: from free numbers to named ones.
+        log_prior: of the parameters by name.
+        log_likelihood: of the data and the parameters by name; None where it cannot be had.
+        data: whose posterior it is; None where it comes as a condition.
+    """
+
+    parameters: Parameters
+    log_prior: Callable | None = eqx.field(static=True)
+    log_likelihood: Callable | None = eqx.field(static=True)
+    data: Any
+    dim: int = eqx.field(static=True)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The parameters in the order in which they fill the flat vector."""
+        return tuple(Site(one.name, one.free_shape) for one in self.parameters.every)
+
+    def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log prior, log likelihood and log volume change; a sentence without a likelihood."""
+        if self.log_likelihood is None or self.log_prior is None:
+            raise IngredientError(
+                "This was trained without a log likelihood, so no density of the posterior can be had: "
+                "no weights, no chains, no refine; give amortise a log_likelihood to have them."
+            )
+        x = self.data if x is None else x
+        values, log_det = self.parameters.constrain(z)
+        data = next(iter(x.values.values())) if len(x.values) == 1 else x.values
+        likelihood = jnp.asarray(self.log_likelihood(data, **values))
+        if likelihood.shape != ():
+            raise IngredientError(
+                "A log likelihood gives one number for a data set and one set of parameters; this one "
+                f"gives shape {likelihood.shape}; sum over the axes that are left."
+            )
+        return (self.log_prior(values) + likelihood + log_det).astype(jnp.result_type(float))
+
+    def constrain(self, z: Float[Array, " d"], x: Condition = None) -> dict[str, Array]:
+        """The parameters by name."""
+        return self.parameters.constrain(z)[0]
+
+
+class PriorSimulator(Simulator):
+    """A prior and a simulator written in JAX, with a log likelihood if there is one.
+
+    Args:
+        prior: distributions of NumPyro by name, ``{"rate": dist.Gamma(2.0, 1.0)}``.
+        simulate: a function of a key and the parameters by name to an array, or to a dictionary of
+            arrays.
+        log_likelihood: of what ``simulate`` gives and the parameters by name, one number; None trains
+            on simulations alone, and weights and chains cannot be had.
+        exchangeable: whether the rows of the data (their first axis) can be in any order.
+    """
+
+    target: ParameterTarget
+    filler: DataSet
+    layout: Layout = eqx.field(static=True)
+    likelihood: bool = eqx.field(static=True)
+    prior: Any = eqx.field(static=True)
+    simulator: Callable = eqx.field(static=True)
+
+    def __init__(
+        self,
+        prior: Mapping[str, Any],
+        simulate: Callable,
+        log_likelihood: Callable | None = None,
+        exchangeable: bool = False,
+    ):
+        held = _Prior(prior)
+        self.prior, self.simulator = held, function("simulate", simulate)
+        if log_likelihood is not None:
+            function("log_likelihood", log_likelihood)
+        parameters = Parameters({name: (one.support, one.shape()) for name, one in prior.items()})
+        self.target = ParameterTarget(parameters, held.log_prob, log_likelihood, None, parameters.dim)
+        self.likelihood = log_likelihood is not None
+        values = self._simulated(jax.random.key(0), held.sample(jax.random.key(1)))
+        self.layout = _layout_of(values, exchangeable)
+        self.filler = DataSet(values, self.layout.all_seen())
+
+    def simulate(self, key: Key) -> tuple[Float[Array, " d"], DataSet]:
+        """Draw parameters and data."""
+        first, second = jax.random.split(key)
+        values = self.prior.sample(first)
+        data = self._simulated(second, values)
+        return self.target.parameters.unconstrain(values), DataSet(data, self.layout.all_seen())
+
+    def _simulated(self, key: Key, values: Mapping[str, Array]) -> dict[str, Array]:
+        try:
+            made = self.simulator(key, **values)
+        except TypeError as error:
+            raise IngredientError(
+                f"simulate is a function of (key, {', '.join(values)}); calling it so fails: {error}."
+            ) from error
+        made = made if isinstance(made, Mapping) else {"x": made}
+        return {name: jnp.asarray(value, float) for name, value in made.items()}
+
+    def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
+        """None."""
+        _refuse_arguments(args, kwargs)
+        return ()
+
+    def given(self, x: DataSet) -> Target:
+        """The posterior of one data set."""
+        return eqx.tree_at(lambda t: t.data, self.target, x, is_leaf=lambda leaf: leaf is None)
+
+
+class Pairs(Simulator):
+    """A table of parameters and data that were simulated elsewhere.
+
+    Args:
+        parameters: arrays by name, one row a pair.
+        data: an array, or arrays by name, one row a pair.
+        supports: constraints of NumPyro by name, for parameters that are bounded; draws stay inside.
+        exchangeable: whether the rows of one data set (its first axis) can be in any order.
+    """
+
+    target: ParameterTarget
+    filler: DataSet
+    z: Float[Array, "m d"]
+    data: dict[str, Array]
+    layout: Layout = eqx.field(static=True)
+    likelihood: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Any],
+        data: Any,
+        supports: Mapping[str, Any] | None = None,
+        exchangeable: bool = False,
+    ):
+        instance("parameters", Mapping, '{"rate": rates}', parameters)
+        values = {name: np.asarray(value, float) for name, value in parameters.items()}
+        made = dict(data) if isinstance(data, Mapping) else {"x": data}
+        made = {name: np.asarray(value, float) for name, value in made.items()}
+        counts = {len(array) if array.ndim else 0 for array in [*values.values(), *made.values()]}
+        if len(counts) != 1 or counts == {0}:
+            raise IngredientError(
+                f"parameters and data have one row a pair, all as many; {sorted(counts)} came."
+            )
+        from numpyro.distributions import constraints
+
+        bounds = supports or {}
+        names = Parameters(
+            {
+                name: (bounds.get(name, constraints.real), value.shape[1:])
+                for name, value in values.items()
+            }
+        )
+        z = np.asarray(jax.vmap(names.unconstrain)({n: jnp.asarray(v) for n, v in values.items()}))
+        kept = np.isfinite(z).all(1)
+        for array in made.values():
+            kept &= np.isfinite(array.reshape(len(array), -1)).all(1)
+        if kept.sum() < 100:
+            raise IngredientError(
+                f"A table needs 100 finite pairs at least, inside their supports; {kept.sum()} came."
+            )
+        self.z = jnp.asarray(z[kept])
+        self.data = {name: jnp.asarray(array[kept]) for name, array in made.items()}
+        self.target = ParameterTarget(names, None, None, None, names.dim)
+        self.likelihood = False
+        first = {name: array[0] for name, array in self.data.items()}
+        self.layout = _layout_of(first, exchangeable)
+        self.filler = DataSet(first, self.layout.all_seen())
+
+    def simulate(self, key: Key) -> tuple[Float[Array, " d"], DataSet]:
+        """A pair of the table, picked at random."""
+        row = jax.random.randint(key, (), 0, len(self.z))
+        return self.z[row], DataSet({n: v[row] for n, v in self.data.items()}, self.layout.all_seen())
+
+    def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
+        """None."""
+        _refuse_arguments(args, kwargs)
+        return ()
+
+    def given(self, x: DataSet) -> Target:
+        """The names of the parameters; no density can be had."""
+        return eqx.tree_at(lambda t: t.data, self.target, x, is_leaf=lambda leaf: leaf is None)
+
+
+class _Prior:
+    """Independent distributions by name; compared by identity, as functions are."""
+
+    def __init__(self, prior: Any):
+        from numpyro.distributions import Distribution
+
+        named = isinstance(prior, Mapping) and prior
+        if not named or not all(isinstance(one, Distribution) for one in prior.values()):
+            raise IngredientError(
+                'prior holds distributions of NumPyro by name, such as {"rate": dist.Gamma(2.0, 1.0)}; '
+                f"{shown(prior)} came."
+            )
+        self.every = dict(prior)
+
+    def sample(self, key: Key) -> dict[str, Array]:
+        keys = jax.random.split(key, len(self.every))
+        return {n: one.sample(k) for k, (n, one) in zip(keys, self.every.items(), strict=True)}
+
+    def log_prob(self, values: Mapping[str, Array]) -> Scalar:
+        return sum((jnp.sum(one.log_prob(values[n])) for n, one in self.every.items()), jnp.zeros(()))
+
+
+def _layout_of(values: Mapping[str, Array], exchangeable: bool) -> Layout:
+    sites = tuple(
+        ObservedSite(name, jnp.shape(value), jnp.ndim(value)) for name, value in values.items()
+    )
+    lengths = {site.shape[:1] for site in sites}
+    if not exchangeable:
+        return Layout(sites)
+    if len(lengths) != 1 or lengths == {()}:
+        raise IngredientError(
+            "exchangeable=True needs data with as many rows in every array; "
+            f"{[site.shape for site in sites]} came."
+        )
+    ((rows,),) = lengths
+    sites = tuple(site._replace(event=len(site.shape) - 1) for site in sites)
+    return Layout(sites, rows, rows, exchangeable=True, placed=False)
+
+
+def _refuse_arguments(args: tuple, kwargs: Mapping[str, Any]) -> None:
+    if args or kwargs:
+        raise IngredientError("This simulator takes no arguments beside the data; leave them out.")

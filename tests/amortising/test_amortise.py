@@ -1,0 +1,111 @@
+"""A regression whose posterior is known, amortised once for all tests of this file."""
+
+import jax
+import numpy as np
+import pytest
+
+import understudy
+from tests.amortising.models import COVARIATES, exact, regression, regressions
+from understudy.amortising.amortise import _flow
+from understudy.core import IngredientError
+from understudy.students import SplineFlow
+
+
+def small_flow(key, dim, summary):
+    return SplineFlow(key, dim, summary, layers=4, width=32, bins=6)
+
+
+@pytest.fixture(scope="module")
+def inference():
+    settings = {"budget": 12.0, "student": small_flow, "progress": False}
+    return understudy.amortise(regression, COVARIATES, observed="y", **settings)
+
+
+@pytest.fixture(scope="module")
+def samples(inference):
+    return inference.sample(0, regressions(16), 2000)
+
+
+def test_means_and_deviations_are_those_of_the_exact_posterior(samples):
+    drawn = samples.draws["weights"]
+    assert drawn.shape == (16, 2000, 2)
+    for one, y in zip(drawn, regressions(16), strict=True):
+        mean, deviation = exact(y)
+        assert np.abs((one.mean(0) - mean) / deviation).max() < 0.2
+        assert np.abs(one.std(0) / deviation - 1).max() < 0.2
+
+
+def test_every_data_set_has_a_route_and_a_verdict(samples):
+    assert set(samples.route) <= {"student", "weights", "chains"}
+    assert samples.trusted.all()
+    assert not samples.novel.any()
+    assert samples.pareto_k.shape == (16,)
+    assert "16 data sets" in str(samples)
+
+
+def test_a_data_set_unlike_anything_simulated_is_named_and_still_right(inference):
+    y = regressions(1, shift=12.0)
+    samples = inference.sample(0, y, 1000)
+    assert samples.novel.all()
+    assert samples.route[0] == "chains"
+    mean, deviation = exact(y[0])
+    if samples.trusted[0]:
+        assert np.abs((samples.draws["weights"][0].mean(0) - mean) / deviation).max() < 0.3
+
+
+@pytest.mark.filterwarnings("ignore:The student is not trusted")
+def test_one_data_set_is_a_posterior(inference):
+    y = regressions(1)[0]
+    posterior = inference(y)
+    mean, deviation = exact(y)
+    drawn = posterior.sample(0, 1500)["weights"]
+    assert drawn.shape == (1500, 2)
+    assert np.abs((drawn.mean(0) - mean) / deviation).max() < 0.2
+    corrected = posterior.resample(1, 2000).draws["weights"]
+    assert np.abs((corrected.mean(0) - mean) / deviation).max() < 0.15
+    tree = posterior.to_arviz(jax.random.key(0), 400)
+    np.testing.assert_allclose(tree["observed_data"]["y"], y, rtol=1e-5)
+    assert "Pareto k" in str(posterior.verdict)
+
+
+def test_a_student_that_learnt_is_calibrated(inference, tmp_path):
+    trust = inference.check(0, simulations=256)
+    assert {"calibration", "expected coverage", "TARP", "weights over data sets"} <= set(trust.verdicts)
+    assert trust.trusted, str(trust)
+    page = inference.report(tmp_path / "page.html", trust).read_text()
+    assert page.count("<img") == 8
+    assert "TARP" in page
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (np.zeros(11), "10 rows"),
+        (np.zeros((10, 2)), "shape"),
+        ({"x": np.zeros(10)}, "sites 'y'"),
+        (np.full(10, np.inf), "infinite"),
+        (np.array(["a"] * 10), "numbers"),
+    ],
+)
+def test_data_that_do_not_fit_get_one_sentence(inference, data, words):
+    with pytest.raises(IngredientError, match=words):
+        inference(data)
+
+
+def test_other_covariates_than_trained_for_are_refused(inference):
+    with pytest.raises(IngredientError, match="arguments="):
+        inference(np.zeros(10), COVARIATES)
+
+
+def test_no_settings_make_a_flow_of_the_size_of_the_problem():
+    assert _flow(jax.random.key(0), 2, np.zeros(3)).enter.shape[0] == 6
+    assert _flow(jax.random.key(0), 10, np.zeros(3)).enter.shape[0] == 8
+
+
+@pytest.mark.slow
+def test_teaching_at_shifted_data_makes_more_of_them_even(inference):
+    shifted = regressions(64, seed=5, shift=2.5)
+    taught = inference.teach(shifted[:48], budget=30.0)
+    before, after = (one.sample(0, shifted[48:], 500, finish=False) for one in (inference, taught))
+    assert np.median(after.share) > np.median(before.share)
+    assert taught.stages[-1].name == "teach"

@@ -1,0 +1,139 @@
+"""What holds of any student, however little it learnt: supports, order, sizes, missing values."""
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import understudy
+from tests.amortising.models import (
+    COVARIATES,
+    broken_at_times,
+    exact,
+    gaussian,
+    points,
+    regression,
+    walk,
+)
+from understudy.amortising import Amortised, Pairs
+from understudy.amortising.amortise import _begin
+from understudy.amortising.learning import simulate
+from understudy.amortising.models import simulator_of
+from understudy.amortising.novelty import fit_novelty
+from understudy.core import IngredientError
+from understudy.students import SplineFlow
+
+
+def small_flow(key, dim, summary):
+    return SplineFlow(key, dim, summary, layers=2, width=16, bins=4)
+
+
+def untrained(simulator):
+    seen = simulate(jax.random.key(0), simulator, 512)
+    student = _begin(jax.random.key(1), simulator, seen, None, small_flow)
+    novelty = fit_novelty(student, seen.data)
+    return Amortised(simulator, student, novelty, (), np.zeros((0, 3)), 0, 512, seen.lost)
+
+
+@pytest.fixture(scope="module")
+def set_of_points():
+    return untrained(simulator_of(points, (20,), {}, "y", sizes=(5, 20)))
+
+
+def test_draws_of_a_bounded_parameter_stay_inside(set_of_points):
+    y = np.random.default_rng(0).normal(5, 1, (3, 20))
+    drawn = set_of_points.sample(0, y, 2000, finish=False).draws["mean"]
+    assert (np.abs(drawn) <= 1).all()
+
+
+@pytest.mark.filterwarnings("ignore:The student is not trusted", "ignore:Not converged")
+def test_a_permuted_set_has_the_same_posterior(set_of_points):
+    y = np.random.default_rng(0).normal(size=13)
+    one, other = (
+        set_of_points.sample(0, [v], 500) for v in (y, np.random.default_rng(1).permutation(y))
+    )
+    np.testing.assert_allclose(one.draws["mean"], other.draws["mean"], atol=1e-5)
+    one, other = (set_of_points(v).sample(0, 500, finish=False)["mean"] for v in (y, y[::-1]))
+    np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_data_sets_of_several_sizes_are_finished_together(set_of_points):
+    sets = [np.random.default_rng(n).normal(0.3, 1, n) for n in (5, 11, 20)]
+    samples = set_of_points.sample(0, sets, 4000)
+    grid = np.linspace(-1, 1, 2001)
+    for drawn, y in zip(samples.draws["mean"], sets, strict=True):
+        density = np.exp(-0.5 * ((y[:, None] - grid) ** 2).sum(0))
+        density /= density.sum()
+        mean = grid @ density
+        deviation = np.sqrt((grid - mean) ** 2 @ density)
+        assert drawn.mean() == pytest.approx(mean, abs=0.12 * deviation)
+        assert drawn.std() == pytest.approx(deviation, rel=0.12)
+    with pytest.raises(IngredientError, match="5 to 20 rows; one of 21 came"):
+        set_of_points(np.zeros(21))
+
+
+def test_missing_numbers_are_left_out_of_the_posterior():
+    inference = untrained(simulator_of(regression, (COVARIATES,), {}, "y", missing=True))
+    y = np.linspace(-1, 1, 10)
+    y[[2, 5]] = np.nan
+    kept = ~np.isnan(y)
+    mean, deviation = exact(y[kept], COVARIATES[kept])
+    drawn = inference.sample(0, y[None], 4000).draws["weights"][0]
+    assert np.abs((drawn.mean(0) - mean) / deviation).max() < 0.15
+
+
+def test_a_table_of_pairs_has_no_density_and_says_so():
+    mean = np.random.default_rng(0).uniform(0, 1, 600)
+    data = mean[:, None] + np.random.default_rng(1).normal(size=(600, 2))
+    inference = untrained(Pairs({"mean": mean}, data, {"mean": dist.constraints.unit_interval}))
+    samples = inference.sample(0, data[:2], 300)
+    assert ((samples.draws["mean"] >= 0) & (samples.draws["mean"] <= 1)).all()
+    assert not samples.trusted.any()
+    with pytest.raises(IngredientError, match="without a log likelihood"):
+        inference(data[0]).refine(0, 10)
+    with pytest.raises(IngredientError, match="teach needs a likelihood"):
+        inference.teach(data[:2])
+    assert "no likelihood" in str(inference)
+
+
+def test_saved_and_loaded_it_gives_the_same_draws(tmp_path):
+    inference = untrained(simulator_of(regression, (COVARIATES,), {}, "y"))
+    path, ys = tmp_path / "regression.safetensors", np.zeros((2, 10))
+    inference.save(path)
+    again = understudy.load(path, classes=[regression])
+    before, after = (one.sample(3, ys, 200, finish=False) for one in (inference, again))
+    np.testing.assert_array_equal(before.draws["weights"], after.draws["weights"])
+    with pytest.raises(understudy.StoreError, match="regression"):
+        understudy.load(path)
+    with pytest.raises(understudy.StoreError, match="other data or parameters"):
+        understudy.load(path, target=simulator_of(points, (20,), {}, "y"))
+
+
+def test_a_simulator_made_by_hand_is_handed_over_when_loading(tmp_path):
+    simulator, path = gaussian(), tmp_path / "gaussian.safetensors"
+    inference = untrained(simulator)
+    inference.save(path)
+    again = understudy.load(path, target=simulator)
+    data = np.zeros((1, 2))
+    before, after = (one.sample(3, data, 200, finish=False) for one in (inference, again))
+    np.testing.assert_array_equal(before.draws["mean"], after.draws["mean"])
+    with pytest.raises(understudy.StoreError, match="target=simulator"):
+        understudy.load(path)
+
+
+def test_simulations_that_are_not_finite_are_counted_and_left_out():
+    inference = untrained(broken_at_times())
+    assert 0.05 < inference.lost < 0.15
+    assert np.isfinite(inference.sample(0, np.zeros((1, 2)), 100).draws["mean"]).all()
+
+
+def test_a_series_is_read_in_its_order():
+    inference = untrained(simulator_of(walk, (40,), {}, "y"))
+    layout = inference.simulator.layout
+    assert layout.rows == 40
+    assert not layout.exchangeable
+    y = np.cumsum(np.random.default_rng(0).normal(size=40))
+    drawn = inference.sample(0, y[None], 1000).draws["scale"][0]
+    # Forty steps of unit variance.
+    steps = np.diff(y, prepend=0)
+    assert drawn.mean() == pytest.approx(steps.std(), rel=0.1)
