@@ -12,7 +12,7 @@ import understudy
 from understudy.amortising import Amortised, amortise
 from understudy.students import SplineFlow
 
-PAGE = (Path(__file__).parents[2] / "docs" / "amortise.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "quickstart" / "many.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
