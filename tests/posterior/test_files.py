@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,7 @@ from numpyro import distributions as dist
 import understudy
 from tests.posterior.conjugate import Y, conjugate, posterior, scaled
 from tests.site_names import NAMES
-from understudy.core import IngredientError
+from understudy.core import IngredientError, Site, Target
 from understudy.files import StoreError
 from understudy.files import exported as exported_files
 from understudy.files.exported import load_exported, parse
@@ -33,9 +34,19 @@ def same(one, other):
         np.testing.assert_array_equal(one[name], other[name])
 
 
+class Named(Target):
+    dim: int = eqx.field(static=True, default=len(NAMES))
+    sites = tuple(Site(name, ()) for name in NAMES)
+
+    def log_density(self, z, x=None):
+        return -0.5 * z @ z
+
+    def constrain(self, z, x=None):
+        return dict(zip(NAMES, z, strict=True))
+
+
 def test_every_legal_name_comes_back_from_saved_and_exported_files(tmp_path):
-    target = LogDensity(lambda site: -sum(value**2 for value in site.values()), dict.fromkeys(NAMES, ()))
-    made = Posterior(target, FullGaussian(len(NAMES)))
+    made = Posterior(Named(), FullGaussian(len(NAMES)))
     made.save(tmp_path / "saved")
     made.export(tmp_path / "exported")
     wanted = made.sample(KEY, 5)

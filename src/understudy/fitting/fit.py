@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from jax.sharding import Mesh
@@ -130,13 +129,7 @@ def _best_of(one: Callable[..., Posterior], seeds: Sequence[int], folder: Any) -
 def _best(every: Sequence[Posterior]) -> Posterior:
     """The first that is trusted, with the students of the others."""
     first, *others = sorted(every, key=lambda one: not one.trusted)
-    return eqx.tree_at(
-        lambda p: p.repeats, first, tuple(one.student for one in others), is_leaf=_nothing
-    )
-
-
-def _nothing(value: Any) -> bool:
-    return isinstance(value, tuple) and not value
+    return dataclasses.replace(first, repeats=tuple(one.student for one in others))
 
 
 class _Found(NamedTuple):
