@@ -98,6 +98,16 @@ class PriorSimulator(Simulator):
         log_likelihood: of what ``simulate`` gives and the parameters by name, one number; None trains
             on simulations alone, and weights and chains cannot be had.
         exchangeable: whether the rows of the data (their first axis) can be in any order.
+
+    Examples:
+        >>> import jax
+        >>> from numpyro import distributions as dist
+        >>> from understudy.amortising import PriorSimulator
+        >>> def simulate(key, mu):
+        ...     return mu + jax.random.normal(key, (4,))
+        >>> simulator = PriorSimulator({"mu": dist.Normal(0.0, 1.0)}, simulate)
+        >>> simulator.likelihood
+        False
     """
 
     target: ParameterTarget
@@ -160,6 +170,14 @@ class Pairs(Simulator):
         data: an array, or arrays by name, one row a pair.
         supports: constraints of NumPyro by name, for parameters that are bounded; draws stay inside.
         exchangeable: whether the rows of one data set (its first axis) can be in any order.
+
+    Examples:
+        >>> import numpy as np
+        >>> from understudy.amortising import Pairs
+        >>> mu = np.random.default_rng(0).normal(size=1000)
+        >>> data = mu[:, None] + np.random.default_rng(1).normal(size=(1000, 4))
+        >>> Pairs({"mu": mu}, data).likelihood
+        False
     """
 
     target: ParameterTarget

@@ -33,6 +33,13 @@ class SplineFlow(ExplicitStudent):
         width: units of the two hidden layers of each coupling's network.
         bins: of each spline.
         reach: the splines bend what lies between minus this and this.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from understudy.students import SplineFlow
+        >>> student = SplineFlow(jax.random.key(0), 2, jnp.zeros(3), layers=2, width=8)
+        >>> student.sample(jax.random.key(1), jnp.ones(3), 5).shape
+        (5, 2)
     """
 
     enter: Float[Array, "l i w"]
