@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -91,9 +90,7 @@ def fit(
             for i in range(seeds)
         ]
         first, *others = sorted(every, key=lambda one: not one.trusted)
-        return eqx.tree_at(
-            lambda p: p.repeats, first, tuple(one.student for one in others), is_leaf=lambda x: x == ()
-        )
+        return dataclasses.replace(first, repeats=tuple(one.student for one in others))
     spent = Budget.of(budget, _SECONDS)
     with own_settings(), _Kept(folder, resume) as kept, Progress(1.0, verbose, "compiling") as line:
         return _Fitting(target, spent, seed, flows, line, kept).run()
