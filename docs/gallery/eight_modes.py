@@ -1,6 +1,7 @@
 """Eight modes in a ring.
 
-A gate over sixteen small networks, without a density, learns eight Gaussians and their weights from a tempered teacher.
+Thirty-two Gaussians learn eight modes and their weights. A tempered transition finds the modes, independence moves with the
+student itself as proposal settle their weights.
 """
 
 import jax
@@ -8,18 +9,18 @@ import optax
 
 import understudy
 from understudy.evaluation import mode_report
-from understudy.feedbacks import EnergyDistance
+from understudy.feedbacks import InclusiveKL
 from understudy.report import draws_beside_exact
-from understudy.students import Gated
+from understudy.students import GaussianMixture
 from understudy.targets import eight_gaussians
-from understudy.teachers import Compose, TemperedTransition, mala
+from understudy.teachers import Compose, IndependenceMetropolis, TemperedTransition, mala
 
 target = eight_gaussians()
-student = Gated(jax.random.key(0), dim=2, branches=16, spread=3.0)
-teacher = Compose(TemperedTransition(target_acceptance=0.4), mala(0.1, steps=4, target_acceptance=0.6))
-rate = optax.cosine_decay_schedule(5e-3, 2000, 0.02)
-settings = {"updates": 2000, "particles": 128, "optimiser": optax.adam(rate), "average": 0.998}
-trained = understudy.train(target, student, teacher, EnergyDistance(), **settings)
+student = GaussianMixture(jax.random.key(0), dim=2, components=32, spread=4.0)
+teacher = Compose(TemperedTransition(), mala(0.1, steps=4), IndependenceMetropolis(steps=4))
+rate = optax.cosine_decay_schedule(0.03, 1000, 0.02)
+settings = {"updates": 1000, "particles": 128, "optimiser": optax.adam(rate), "average": 0.99}
+trained = understudy.train(target, student, teacher, InclusiveKL(), **settings)
 draws, exact = trained.sample(1, 20_000), target.sample(jax.random.key(2), 20_000)
 weights = mode_report(draws, target.means).weights.tolist()
 print("weights of the modes, 0.125 each in truth:", [round(weight, 3) for weight in weights])

@@ -63,7 +63,7 @@ th, td { text-align: left; vertical-align: top; padding: .4rem .75rem .4rem 0;
 th { font-weight: 600; color: var(--soft); font-size: .85rem; }
 td.number { text-align: right; white-space: nowrap; }
 th.number { text-align: right; }
-td.meaning { color: var(--soft); font-size: .92rem; }
+td.meaning { color: var(--soft); font-size: .92rem; min-width: 11rem; }
 figure { margin: 1.5rem 0 0; }
 img { display: block; width: 100%; height: auto; background: #fff; border-radius: 6px; }
 figcaption { color: var(--soft); font-size: .92rem; margin-top: .5rem; }
@@ -189,8 +189,8 @@ def _page(description: Record, folder: Path, rows: Sequence[Record]) -> str:
     if rows:
         pictures.append(_curves(folder, rows))
     parts = [
-        figures_table(description.get("figures", [])),
         "".join(["<h2>Pictures</h2>", *pictures]) if pictures else "",
+        figures_table(description.get("figures", [])),
         _settings(description.get("settings", {})),
         _notes(description.get("notes", [])),
     ]
