@@ -10,7 +10,6 @@ import numpy as np
 from understudy.amortising.observations import Layout
 from understudy.amortising.simulators import Simulator
 from understudy.files import StoreError
-from understudy.files.allowed import Known
 from understudy.files.describing import describe
 from understudy.files.reviving import revive
 
@@ -48,8 +47,6 @@ class StoredSimulator(eqx.Module):
             if not isinstance(getattr(self, name, None), kind):
                 raise StoreError(f"its {name} is not a {kind.__name__}")
         made = self._made(known) if target is None else target
-        if isinstance(known, Known):
-            known.refuse_unused(self.name)
         fits = isinstance(made, Simulator) and made.target.dim == self.dim
         if not fits or made.layout != self.layout:
             raise StoreError(
@@ -61,8 +58,9 @@ class StoredSimulator(eqx.Module):
     def _made(self, known: Mapping[str, Any]) -> Simulator:
         from understudy.amortising.models import simulator_of
 
+        described = json.loads(self.recipe) if self.recipe else None
         try:
-            recipe = revive(json.loads(self.recipe), self.arrays, known) if self.recipe else None
+            recipe = revive(described, self.arrays, _renamed(known, described)) if described else None
         except StoreError:
             recipe = None
         # What only the file names is never called.
@@ -100,6 +98,13 @@ def stored(simulator: Any) -> StoredSimulator:
     except (StoreError, RecursionError):
         return StoredSimulator(*bare)
     return StoredSimulator(*bare, described, tuple(arrays))
+
+
+def _renamed(known: Mapping[str, Any], described: Any) -> dict[str, Any]:
+    """What is known, under the name that the file has for it too: its module may be called otherwise."""
+    names = [part.get("function", "") for part in described["fields"].values() if isinstance(part, dict)]
+    given = {getattr(one, "__qualname__", ""): one for one in known.values()}
+    return {**known, **{n: given[n.partition(":")[2]] for n in names if n.partition(":")[2] in given}}
 
 
 def _is_among(function: Any, known: Mapping[str, Any]) -> bool:
