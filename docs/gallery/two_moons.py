@@ -23,5 +23,5 @@ settings = {"updates": 1500, "particles": 128, "optimiser": optax.adam(rate), "a
 trained = understudy.train(target, student, teacher, InclusiveKL(), **settings)
 draws, exact = trained.sample(1, 10_000), target.sample(jax.random.key(2), 10_000)
 print(f"sliced W1 to exact draws: {float(sliced_wasserstein(jax.random.key(3), draws, exact)):.3f}")
-print(f"share of the right moon: {float((draws[:, 0] > 0).mean()):.3f}, the truth is 0.5")
+print(f"share of the right half: {float((draws[:, 0] > 0).mean()):.3f}, the truth is 0.5")
 picture = draws_beside_exact(draws, exact)
