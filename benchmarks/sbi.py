@@ -9,6 +9,7 @@ finished`` are those that ``inference.sample`` gives, corrected by the likelihoo
 import dataclasses
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +69,13 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
     return summary(files.read_rows(out / ROWS))
 
 
-def measure(task: str, methods: list[str], settings: Settings) -> list[dict[str, Any]]:
-    """Train once, and judge the draws of every method for every observation."""
+def measure(task: str, methods: list[str], settings: Settings) -> Iterator[dict[str, Any]]:
+    """Train once, and judge the draws of every method for every observation; a row for each."""
     started = time.perf_counter()
     model, known = simulator(task), reference(task)
     inference = amortise(model, budget=60 * settings.minutes, seed=settings.seed, progress=False)
     spent = time.perf_counter() - started
     print(inference, flush=True)
-    rows = []
     for i in range(settings.observations):
         for method in methods:
             drawn = inference.sample(
@@ -89,9 +89,8 @@ def measure(task: str, methods: list[str], settings: Settings) -> list[dict[str,
             row |= {"gradients": drawn.gradients, "route": str(drawn.route[0])}
             row |= {"pareto_k": float(drawn.pareto_k[0]), "trusted": bool(drawn.trusted[0])}
             seconds = time.perf_counter() - started
-            rows.append(row | provenance(settings, settings.seed, seconds))
             print(task, method, i + 1, round(row["c2st"], 3), row["route"], flush=True)
-    return rows
+            yield row | provenance(settings, settings.seed, seconds)
 
 
 def c2st(draws: np.ndarray, known: np.ndarray, seed: int) -> float:

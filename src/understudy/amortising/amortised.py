@@ -367,6 +367,7 @@ def _verdict(done: finishing.Finished, novelty: float) -> Verdict:
     figures = [
         Figure("Pareto k of the weights", float(done.pareto_k[0]), finishing.FINE_K),
         Figure("uneven weights", float(1 - done.share[0]), 1 - finishing.EVEN),
+        Figure("moved by weights", float(done.moved[0]), finishing.STILL),
         Figure("distance from simulations", novelty, 1.0),
     ]
     if done.route[0] == 2:

@@ -17,8 +17,8 @@ from understudy.numerics import effective_draws, whitening
 from understudy.teachers import IndependenceMetropolis, hmc
 from understudy.teachers.preconditioned import Rescaled
 
-# Where weights are so even, they would change nothing that can be seen.
-EVEN = 0.95
+# Weights so even, and that move means and deviations so little (in deviations), would change nothing.
+EVEN, STILL = 0.95, 0.08
 LARGEST_K, FINE_K = 0.7, 0.5
 LARGEST_R_HAT = 1.1
 # Draws that are weighed at least, and how many candidates there are to pick from.
@@ -44,12 +44,14 @@ class Weighed(NamedTuple):
         log_weights: smoothed log importance weights, normalised.
         pareto_k: the shape of the weights' tail; not a number without a likelihood.
         share: effective draws among them, as a share.
+        moved: how far the weights move a mean or a deviation, in deviations of the draws.
     """
 
     z: Float[Array, "n d"]
     log_weights: Float[Array, " n"]
     pareto_k: Scalar
     share: Scalar
+    moved: Scalar
 
 
 @eqx.filter_jit
@@ -61,11 +63,11 @@ def weigh(key: Key, student: ExplicitStudent, target: Target | None, data: DataS
         z, log_q = student.sample_and_log_prob(key, x, n)
         if target is None:
             none = jnp.full((), jnp.nan)
-            return Weighed(z, jnp.full(n, -jnp.log(n)), none, none)
+            return Weighed(z, jnp.full(n, -jnp.log(n)), none, none, none)
         log_p = jax.vmap(lambda z: target.log_density(z, x))(z)
         log_weights = jnp.where(jnp.isfinite(log_p) & jnp.isfinite(log_q), log_p - log_q, -jnp.inf)
         smooth, k = pareto_smooth(log_weights)
-        return Weighed(z, smooth, k, effective_draws(smooth) / n)
+        return Weighed(z, smooth, k, effective_draws(smooth) / n, _moved(z, jnp.exp(smooth)))
 
     count = jax.tree.leaves(data)[0].shape[0]
     keys = jax.random.split(key, count)
@@ -73,6 +75,13 @@ def weigh(key: Key, student: ExplicitStudent, target: Target | None, data: DataS
     if count <= at_once:
         return jax.vmap(lambda *both: one(both))(keys, data)
     return jax.lax.map(one, (keys, data), batch_size=at_once)
+
+
+def _moved(z: Float[Array, "n d"], weights: Float[Array, " n"]) -> Scalar:
+    mean, deviation = z.mean(0), z.std(0) + 1e-12
+    weighted = weights @ z
+    spread = jnp.sqrt(weights @ (z - weighted) ** 2)
+    return jnp.maximum(jnp.abs(weighted - mean) / deviation, jnp.abs(spread / deviation - 1)).max()
 
 
 def pareto_smooth(log_weights: Float[Array, " n"]) -> tuple[Float[Array, " n"], Scalar]:
@@ -220,6 +229,7 @@ class Finished(NamedTuple):
         route: 0 for the student's own, 1 for weights, 2 for chains.
         pareto_k: of the student's weights; not a number without a likelihood.
         share: effective draws of them, as a share.
+        moved: how far the weights move a mean or a deviation, in deviations.
         r_hat: of the chains, one where there were none.
         likelihoods: evaluations of the log density spent, without a gradient.
         gradients: evaluations of its gradient.
@@ -229,6 +239,7 @@ class Finished(NamedTuple):
     route: Int[np.ndarray, " s"]
     pareto_k: Float[np.ndarray, " s"]
     share: Float[np.ndarray, " s"]
+    moved: Float[np.ndarray, " s"]
     r_hat: Float[np.ndarray, " s"]
     likelihoods: int
     gradients: int
@@ -254,7 +265,7 @@ def finish(key: Key, student: ExplicitStudent, target: Target | None, data: Data
     done = unfinished(first, student, target, data, n)
     if target is None:
         return done
-    even = (done.pareto_k < FINE_K) & (done.share >= EVEN)
+    even = (done.pareto_k < FINE_K) & (done.share >= EVEN) & (done.moved <= STILL)
     done.route[~even] = np.where(done.pareto_k < LARGEST_K, 1, 2)[~even]
     done = _by_weights(second, student, target, data, n, done)
     return _by_chains(third, student, target, data, n, done)
@@ -310,11 +321,11 @@ def unfinished(
 
     def weighed(key, data):
         found = weigh(key, student, target, data, drawn)
-        return found.z[:, :n], found.pareto_k, found.share
+        return found.z[:, :n], found.pareto_k, found.share, found.moved
 
-    z, k, share = in_blocks(weighed, key, data, np.arange(count))
+    z, k, share, moved = in_blocks(weighed, key, data, np.arange(count))
     spent = 0 if target is None else count * drawn
-    return Finished(z, np.zeros(count, int), k, share, np.ones(count), spent, 0)
+    return Finished(z, np.zeros(count, int), k, share, moved, np.ones(count), spent, 0)
 
 
 def in_blocks(
