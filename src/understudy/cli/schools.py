@@ -43,9 +43,9 @@ def fit_schools(seed: int, progress: bool | None) -> Posterior:
 
 def compare(result: Posterior, out: Path) -> dict[str, Any]:
     """Hold a fit beside NUTS: a picture of margins, the largest distance of means, the costs."""
-    even = result.break_even()
-    assert even.nuts.draws is not None
-    nuts = entries(named_rows(result.target, even.nuts.draws))
+    cost = result.nuts_cost()
+    assert cost.draws is not None
+    nuts = entries(named_rows(result.target, cost.draws))
     seconds, draws = _many(result)
     student = entries(draws)
     shown = {name: student[name] for name in SHOWN}
@@ -55,7 +55,7 @@ def compare(result: Posterior, out: Path) -> dict[str, Any]:
         "schools_gap": largest_gap(student, nuts),
         "schools_fit_seconds": result.seconds + result.compile_seconds,
         "schools_million_seconds": seconds,
-        "schools_nuts_effective_per_second": even.nuts.effective_per_second,
+        "schools_nuts_effective_per_second": cost.effective_per_second,
     }
 
 

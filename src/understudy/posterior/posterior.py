@@ -368,7 +368,7 @@ class Posterior(eqx.Module):
             )
         if nuts is not None:
             instance("nuts", NutsCost, "NutsCost(1.0, 100.0)", nuts)
-        nuts = nuts or self._nuts(self._key(key), whole("chains", chains))
+        nuts = nuts or self.nuts_cost(key, chains)
         return cost.break_even(self.seconds, self.draws_per_second(), nuts)
 
     @property
@@ -376,9 +376,17 @@ class Posterior(eqx.Module):
         """Whether nothing speaks against the student's own draws."""
         return self.verdict is None or self.verdict.trusted
 
-    def _nuts(self, key: Key, chains: int = 4) -> NutsCost:
-        """What NUTS costs, from the student's draws on."""
-        return cost.measure_nuts(key, self._target(), self.draws(key, chains, finish=False))
+    @in_own_precision
+    def nuts_cost(self, key: Key | int | None = None, chains: int = 4) -> NutsCost:
+        """What NumPyro's NUTS costs on the same target, run for a moment from the student's draws.
+
+        Args:
+            key: random key; None makes one of the seed.
+            chains: side by side.
+        """
+        key = self._key(key)
+        start = self.draws(key, whole("chains", chains), finish=False)
+        return cost.measure_nuts(key, self._target(), start)
 
     @in_own_precision
     def report(self, path: str | Path, trust: Trust | None = None, nuts: NutsCost | None = None) -> Path:
@@ -398,7 +406,7 @@ class Posterior(eqx.Module):
         if nuts is not None:
             instance("nuts", NutsCost, "NutsCost(1.0, 100.0)", nuts)
         trust = trust or self.check()
-        nuts = nuts or self._nuts(self._key(None))
+        nuts = nuts or self.nuts_cost()
         even = self.break_even(nuts) if self._own_draws_stand else None
         drawn = latents_first(self.target, self.sample(self._key(None), CHUNK))
         others = self._others({"NUTS": nuts.draws, "prior": self._prior()})
