@@ -305,7 +305,7 @@ def sentence(row: dict[str, Any]) -> str:
 
 def _called(teacher: Teacher) -> str:
     build = getattr(teacher, "build", None)
-    return type(teacher).__name__ if build is None else build.__module__.split(".")[-1]
+    return type(teacher).__name__ if build is None else build.__name__
 
 
 @eqx.filter_jit

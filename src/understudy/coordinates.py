@@ -21,7 +21,7 @@ FULL = 256
 DIRECTIONS = 32
 _SCORED = 2048
 _LARGEST = 300.0
-_KNOTS, _OUTER, _MISS = 21, 2.5, 0.03
+_KNOTS, _OUTER, _MISS, _TAIL = 21, 2.5, 0.03, 4
 
 
 class Walls(NamedTuple):
@@ -161,7 +161,12 @@ def _rising(knots: np.ndarray) -> np.ndarray:
     """The knots with gaps of some width between them."""
     least = 0.05 * 2 * _OUTER / (_KNOTS - 1)
     gaps = np.maximum(np.diff(knots, axis=1), least)
-    return knots[:, :1] + np.concatenate([np.zeros((len(knots), 1)), np.cumsum(gaps, 1)], 1)
+    # The last lines go on without end. Too steep a fall there would starve the tails, which a few
+    # extreme draws cannot tell: no steeper than the curve's own, or than several gaps together say.
+    for end, inner in ((0, slice(0, _TAIL)), (-1, slice(-_TAIL, None))):
+        gaps[:, end] = np.maximum(gaps[:, inner].mean(1), 2 * _OUTER / gaps.shape[1])
+    first = knots[:, 1:2] - gaps[:, :1]
+    return np.concatenate([first, first + np.cumsum(gaps, 1)], 1)
 
 
 def _log_cosh(x: Any, xp: Any) -> Any:

@@ -73,7 +73,7 @@ def test_a_student_that_learnt_is_calibrated(inference, tmp_path):
     assert {"calibration", "expected coverage", "TARP", "weights over data sets"} <= set(trust.verdicts)
     assert trust.trusted, str(trust)
     page = inference.report(tmp_path / "page.html", trust).read_text()
-    assert page.count("<img") == 8
+    assert page.count("<img") == 9
     assert "TARP" in page
 
 

@@ -10,10 +10,11 @@ import re
 import sys
 import tempfile
 import threading
+import traceback
 import types
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "quickstart.md"
+PAGE = Path(__file__).parents[2] / "docs" / "quickstart" / "posterior.md"
 SETTINGS = {
     "plain": (),
     "x64": ("jax_enable_x64", True),
@@ -88,6 +89,8 @@ def forked() -> None:
         try:
             page()
             code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -10,6 +10,8 @@ from understudy.evaluation.trust.moves import Moved
 from understudy.numerics import independence_acceptance
 
 TAIL_OK, TAIL_BAD = 0.5, 0.7
+# Only where hardly any draw would be turned down may a few extreme ones have any weight.
+HARMLESS = 0.95
 
 
 def pareto_smoothed(log_weights: Float[np.ndarray, " n"]) -> tuple[Float[np.ndarray, " n"], float]:
@@ -76,8 +78,7 @@ def importance(moved: Moved, level: float) -> Finding:
     change = float(np.abs(effects.size).max())
     if k < TAIL_BAD and effects.material(level).any():
         verdict, rest = "fail", f"; weights change the draws by {change:.2f} sd: use resample()"
-    elif k >= TAIL_BAD:
-        # However often its draws are accepted: a student that misses mass looks just like that.
+    elif k >= TAIL_BAD and acceptance < HARMLESS:
         verdict, rest = "fail", "; the student misses tails or other mass of the target"
     elif k >= TAIL_OK:
         verdict, rest = "warn", "; heavy weights: the draws may be right, reweighting them is not safe"
