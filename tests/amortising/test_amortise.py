@@ -43,6 +43,7 @@ def test_every_data_set_has_a_route_and_a_verdict(samples):
     assert "16 data sets" in str(samples)
 
 
+@pytest.mark.slow
 def test_a_data_set_unlike_anything_simulated_is_named_and_still_right(inference):
     y = regressions(1, shift=12.0)
     samples = inference.sample(0, y, 1000)

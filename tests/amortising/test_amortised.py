@@ -57,6 +57,7 @@ def test_a_permuted_set_has_the_same_posterior(set_of_points):
     np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_data_sets_of_several_sizes_are_finished_together(set_of_points):
     sets = [np.random.default_rng(n).normal(0.3, 1, n) for n in (5, 11, 20)]
     samples = set_of_points.sample(0, sets, 4000)
@@ -72,6 +73,7 @@ def test_data_sets_of_several_sizes_are_finished_together(set_of_points):
         set_of_points(np.zeros(21))
 
 
+@pytest.mark.slow
 def test_missing_numbers_are_left_out_of_the_posterior():
     inference = untrained(simulator_of(regression, (COVARIATES,), {}, "y", missing=True))
     y = np.linspace(-1, 1, 10)
@@ -127,6 +129,7 @@ def test_simulations_that_are_not_finite_are_counted_and_left_out():
     assert np.isfinite(inference.sample(0, np.zeros((1, 2)), 100).draws["mean"]).all()
 
 
+@pytest.mark.slow
 def test_a_series_is_read_in_its_order():
     inference = untrained(simulator_of(walk, (40,), {}, "y"))
     layout = inference.simulator.layout

@@ -14,7 +14,7 @@ from understudy.fitting import fit
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Pages with a test of their own.
-ELSEWHERE = {"howto/tables.md", "howto/images.md", "quickstart/posterior.md"}
+ELSEWHERE = {"howto/tables.md", "howto/images.md", "quickstart/posterior.md", "quickstart/many.md"}
 # Always run; the others with the slow tests.
 QUICK = {"howto/right.md", "howto/scale.md", "concepts/trust.md"}
 
