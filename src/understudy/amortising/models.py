@@ -1,6 +1,5 @@
 """NumPyro models as simulators: their data drawn anew, read, masked and weighed."""
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ from understudy.amortising.simulators import Simulator
 from understudy.checks import shown
 from understudy.core import IngredientError, Key, Target
 from understudy.surroundings import own_settings
-from understudy.targets.numpyro import NumPyroTarget, from_numpyro
+from understudy.targets.numpyro import NumPyroTarget, filled, from_numpyro
 
 # Shorter ordered data are read as a vector.
 _SHORTEST_SERIES = 24
@@ -186,7 +185,7 @@ def simulator_of(
         if arguments is not None:
             given = _as_arguments(arguments(jax.random.key(0)))
             args, kwargs = given[0] or args, {**kwargs, **given[1]}
-        args, kwargs = _without_data(model, args, kwargs, names)
+        args, kwargs = _without_data(model, args, kwargs)
         plain = Observing(model, names, args, kwargs)
         run = _first_run(plain)
         _refuse_other_data(run, names)
@@ -227,7 +226,7 @@ def _as_arguments(given: Any) -> tuple[tuple, dict]:
 
 def _picked(observing: Observing, args: tuple, kwargs: dict) -> tuple:
     """Those arguments that a data set holds, in their order."""
-    args, kwargs = _without_data(observing.model, args, kwargs, observing.names)
+    args, kwargs = _without_data(observing.model, args, kwargs)
     before = jax.tree.structure((observing.args, observing.kwargs))
     if jax.tree.structure((args, kwargs)) != before:
         raise IngredientError(
@@ -238,30 +237,19 @@ def _picked(observing: Observing, args: tuple, kwargs: dict) -> tuple:
     return tuple(leaves[place] for place in observing.held)
 
 
-def _without_data(model: Any, args: tuple, kwargs: dict, names: Sequence[str]) -> tuple[tuple, dict]:
+def _without_data(model: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     """The arguments with None for those that are left out and have no default: the data."""
     if not callable(model):
         raise IngredientError(
             "amortise takes a NumPyro model, a function that calls numpyro.sample, or a simulator such "
             f"as PriorSimulator(prior, simulate); a {type(model).__name__} came."
         )
-    try:
-        bound = inspect.signature(model).bind_partial(*args, **kwargs)
-    except TypeError as error:
-        raise IngredientError(
-            f"The model does not take these arguments ({error}); give those of the model."
-        ) from error
-    for name, parameter in inspect.signature(model).parameters.items():
-        ordinary = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if ordinary and parameter.default is parameter.empty:
-            bound.arguments.setdefault(name, None)
-    return bound.args, bound.kwargs
+    return filled(model, args, kwargs)
 
 
 def _first_run(observing: Observing) -> dict[str, Any]:
-    arguments = tuple(np.asarray(leaf) for leaf in ())
     try:
-        return observing.drawn(jax.random.key(0), arguments)
+        return observing.drawn(jax.random.key(0), ())
     except IngredientError:
         raise
     except Exception as error:

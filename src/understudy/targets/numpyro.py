@@ -105,7 +105,7 @@ class NumPyroTarget(Target):
             raise IngredientError(
                 f"The model {_name(self.model)} has no observed site to predict; give it one with obs=."
             )
-        given = _filled(self.model, args, kwargs) if args or kwargs else self.arguments
+        given = filled(self.model, args, kwargs) if args or kwargs else self.arguments
         # One draw after the other inside one program, so memory beyond the result does not grow.
         model = uncondition(_Expanded(self.model))
         predictive = Predictive(model, self._latents(draws), return_sites=names, parallel=False)
@@ -419,7 +419,7 @@ class _Expanded(Messenger):
             msg["fn"] = fn.expand(shape[: len(shape) - fn.event_dim])
 
 
-def _filled(model: Callable, args: tuple, kwargs: dict[str, Any]) -> Arguments:
+def filled(model: Callable, args: tuple, kwargs: dict[str, Any]) -> Arguments:
     """Arguments with None for what is left out and has no default: the data to predict."""
     try:
         bound = inspect.signature(model).bind_partial(*args, **kwargs)
