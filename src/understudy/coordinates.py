@@ -88,6 +88,19 @@ class Coordinates(eqx.Module):
         """The same margins without the turn."""
         return eqx.tree_at(lambda c: c.stretch, self, np.ones_like(self.stretch))
 
+    def straightened(self, z: Float[np.ndarray, "n d"]) -> "Coordinates":
+        """Shift and scale alone, by draws, with the correlations of what they give as the turn.
+
+        The scale lies between that of the middle and that of the tails, where these differ.
+        """
+        raw = _free(z, self.walls)
+        low, middle, high = np.quantile(raw, [0.25, 0.5, 0.75], axis=0)
+        width = np.maximum((high - low) / 1.349, 1e-300 + 1e-14 * np.abs(middle))
+        scale = np.sqrt(width * np.clip(raw.std(0), 0.1 * width, 50 * width))
+        plain = plain_coordinates(middle, scale, self.walls)
+        directions, stretch = fit_turn(plain.scores(_some(z))[0], len(self.stretch), len(z) / 4)
+        return Coordinates(directions, stretch, plain.margins, self.walls)
+
 
 def turned(u: Any, directions: Any, stretch: Any) -> Any:
     """Stretch u along some directions and leave the rest as it is."""
@@ -125,13 +138,14 @@ def fit_knots(coordinates: Coordinates, z: Float[np.ndarray, "n d"]) -> Coordina
 
     What the curves of the margins miss is left to the lines, in the columns where it is not chance.
     """
-    w, _ = coordinates.scores(z)
     grid = _grid(_KNOTS)
-    found = np.quantile(w, ndtr(grid), axis=0).T
+    # The scores of quantiles are the quantiles of scores.
+    found = coordinates.scores(np.quantile(z, ndtr(grid), axis=0))[0].T
     miss = np.sqrt(np.mean((found - grid) ** 2, 1))
     found = _rising(np.where((miss > _MISS)[:, None], found, grid))
     fitted = eqx.tree_at(lambda c: c.knots, coordinates, found, is_leaf=lambda leaf: leaf is None)
-    directions, stretch = fit_turn(fitted.scores(z)[0], len(coordinates.stretch), float(len(z)) / 2)
+    scores, _ = fitted.scores(_some(z))
+    directions, stretch = fit_turn(scores, len(coordinates.stretch), float(len(z)) / 2)
     return eqx.tree_at(lambda c: (c.directions, c.stretch), fitted, (directions, stretch))
 
 
@@ -140,11 +154,10 @@ def match_knots(
 ) -> Coordinates:
     """The coordinates with knots that give draws h of a student the margins of draws z."""
     w = turned(h, np.asarray(coordinates.directions), np.asarray(coordinates.stretch))
-    bare = eqx.tree_at(lambda c: c.knots, coordinates, None)
-    scores, _ = bare.scores(z)
+    bare = eqx.tree_at(lambda c: c.knots, coordinates, None, is_leaf=lambda leaf: leaf is None)
     levels = np.linspace(0, 1, 2 * _KNOTS + 1)[1:-1]
     levels = np.unique(np.r_[0.006, 0.02, levels, 0.98, 0.994])
-    xs, ys = np.quantile(w, levels, axis=0).T, np.quantile(scores, levels, axis=0).T
+    xs, ys = np.quantile(w, levels, axis=0).T, bare.scores(np.quantile(z, levels, axis=0))[0].T
     grid = _grid(_KNOTS)
     found = np.empty((w.shape[1], _KNOTS))
     for j in range(w.shape[1]):
@@ -154,6 +167,9 @@ def match_knots(
         below, above = grid < x[0], grid > x[-1]
         found[j, below] = y[0] + ends[0] * (grid[below] - x[0])
         found[j, above] = y[-1] + ends[1] * (grid[above] - x[-1])
+    # What a student has right is left to it: draws can tell no more.
+    miss = np.sqrt(np.mean((found - grid) ** 2, 1))
+    found = np.where((miss > _MISS / 2)[:, None], found, grid)
     return eqx.tree_at(lambda c: c.knots, coordinates, _rising(found), is_leaf=lambda leaf: leaf is None)
 
 
@@ -235,19 +251,20 @@ def fit_coordinates(
     d = z.shape[1]
     rank = rank_of(d)
     coordinates = Coordinates(np.eye(d)[:, :rank], np.ones(rank), margins, walls)
-    directions, stretch = fit_turn(coordinates.scores(z)[0], rank, effective)
+    directions, stretch = fit_turn(coordinates.scores(_some(z))[0], rank, effective)
     return Coordinates(directions, stretch, margins, walls)
+
+
+def _some(rows: Float[np.ndarray, "n d"], most: int = 4 * _SCORED) -> Float[np.ndarray, "m d"]:
+    """So many rows at most, evenly."""
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
 
 
 def fit_turn(
     w: Float[np.ndarray, "n d"], rank: int, effective: float
 ) -> tuple[Float[np.ndarray, "d r"], Float[np.ndarray, " r"]]:
     """Directions and deviations of the correlations of normal scores, which no tail can spoil."""
-    w = w[
-        np.linspace(0, len(w) - 1, min(len(w), 4 * _SCORED if rank == w.shape[1] else _SCORED)).astype(
-            int
-        )
-    ]
+    w = _some(w, 4 * _SCORED if rank == w.shape[1] else _SCORED)
     n, d = w.shape
     scores = ndtri((rankdata(w, axis=0) - 0.5) / n)
     scores /= np.maximum(scores.std(0), 1e-12)

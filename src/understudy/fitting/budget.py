@@ -4,6 +4,8 @@ import math
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 
 class Gradients(int):
     """A budget counted in gradient evaluations: ``budget=Gradients(500_000)``.
@@ -37,6 +39,10 @@ class Budget:
             return cls(gradients=float(budget))
         return cls(seconds if budget is None else float(budget))
 
+    def meter(self) -> "Meter":
+        """Measures from now on what work costs."""
+        return Meter(self)
+
     @property
     def left(self) -> str:
         """What is left of it, in words."""
@@ -50,3 +56,26 @@ class Budget:
         """How much of it is spent, one where nothing is left."""
         elapsed = time.perf_counter() - self.started
         return max(elapsed / self.seconds, self.count() / self.gradients)
+
+
+class Meter:
+    """What a kind of work costs, so that the next of it ends in time.
+
+    Args:
+        budget: that pays for it.
+    """
+
+    def __init__(self, budget: Budget):
+        self.budget, self.before = budget, budget.share
+
+    def afford(self, wanted: int, done: int, until: float, least: int = 8) -> int:
+        """As many units as are wanted, or as end before a share of the budget is spent.
+
+        Args:
+            wanted: units.
+            done: units since the meter began.
+            until: share of the budget.
+            least: units that are given in any case.
+        """
+        price = max((self.budget.share - self.before) / max(done, 1), 1e-12)
+        return int(np.clip((until - self.budget.share) / price, least, max(wanted, least)))

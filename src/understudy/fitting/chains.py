@@ -7,10 +7,12 @@ from jaxtyping import Float
 from scipy.stats import norm
 
 from understudy.coordinates import Coordinates
-from understudy.fitting.evaluations import BLOCK, Evaluations
+from understudy.fitting.evaluations import Evaluations
+from understudy.fitting.transport import FlowCoordinates
 
-CHAINS = BLOCK
 GROUPS = 16
+# Transitions of a trace that are compared.
+COMPARED = 512
 _ACCEPTANCE = 0.8
 _RATE = 0.15
 _JITTER = 0.5
@@ -30,16 +32,18 @@ class Chains:
         seed: of everything random.
 
     Attributes:
+        count: how many, as many as the program takes at once.
         seen: figures of the newest look at them, for whoever watches.
     """
 
     def __init__(self, evaluate: Evaluations, seed: int):
         self.evaluate = evaluate
-        self.coordinates = evaluate.plain
+        self.coordinates: Coordinates | FlowCoordinates = evaluate.plain
         self.generator = np.random.default_rng(seed)
         self.step_size, self.leapfrogs, self.acceptance = 0.1, 8, 0.0
-        self.rates = np.full(CHAINS, _ACCEPTANCE)
-        self.u = np.zeros((CHAINS, evaluate.dim))
+        self.count = evaluate.block
+        self.rates = np.full(self.count, _ACCEPTANCE)
+        self.u = np.zeros((self.count, evaluate.dim))
         self.seen: dict[str, float] = {}
         self._at: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -52,7 +56,7 @@ class Chains:
         """Put the chains somewhere else."""
         self.u, self._at = self.coordinates.whiten(z)[0], None
 
-    def change(self, coordinates: Coordinates) -> None:
+    def change(self, coordinates: Coordinates | FlowCoordinates) -> None:
         """Go on in other coordinates."""
         z = self.z
         self.coordinates = coordinates
@@ -78,7 +82,7 @@ class Chains:
         """
         kept, rates = [], []
         for i in range(transitions):
-            better = np.argsort(self.rates)[-CHAINS // 2 :] if best_half else slice(None)
+            better = np.argsort(self.rates)[-self.count // 2 :] if best_half else slice(None)
             rates.append(float(self._transition()[better].mean()))
             if adapt:
                 change = _RATE * (rates[-1] - _ACCEPTANCE) / (_ACCEPTANCE * (1 - _ACCEPTANCE))
@@ -95,7 +99,7 @@ class Chains:
         A trajectory that runs away overflows, and is turned down.
         """
         start = self.u
-        log_p, slope = self._at or self.evaluate(start, self.coordinates)
+        log_p, slope = self._at or self._evaluate(start)
         momentum = self.generator.normal(size=start.shape)
         step = self.step_size * (1 - _JITTER * self.generator.uniform(size=(len(start), 1)))
         energy = log_p - 0.5 * (momentum**2).sum(1)
@@ -103,7 +107,7 @@ class Chains:
         for _ in range(self.leapfrogs):
             momentum = momentum + 0.5 * step * new_slope
             u = u + step * momentum
-            new_log_p, new_slope = self.evaluate(u, self.coordinates)
+            new_log_p, new_slope = self._evaluate(u)
             momentum = momentum + 0.5 * step * new_slope
         # Outside the support the log density is minus infinity, and the move is turned down.
         gain = new_log_p - 0.5 * (momentum**2).sum(1) - np.where(np.isfinite(energy), energy, -np.inf)
@@ -114,11 +118,19 @@ class Chains:
         self.rates = 0.8 * self.rates + 0.2 * chance
         return chance
 
+    def _evaluate(self, u: Float[np.ndarray, "m d"]) -> tuple[np.ndarray, np.ndarray]:
+        """Log density and gradient in the coordinates of the chains."""
+        if isinstance(self.coordinates, Coordinates):
+            return self.evaluate(u, self.coordinates)
+        z, log_volume = self.coordinates.colour(u)
+        log_p, slope = self.evaluate(z)
+        return log_p + log_volume, self.coordinates.pull(u, slope)
+
     def relocate(self, least: float = 0.02) -> np.ndarray:
         """Move chains that no longer move to where chains of the better half are; who is whose copy."""
         order = np.argsort(self.rates)
-        stuck, better = order[self.rates[order] < least], order[CHAINS // 2 :]
-        source = np.arange(CHAINS)
+        stuck, better = order[self.rates[order] < least], order[self.count // 2 :]
+        source = np.arange(self.count)
         source[stuck] = self.generator.choice(better, len(stuck))
         if len(stuck) and self._at is not None:
             self.u, self._at = self.u[source], (self._at[0][source], self._at[1][source])
@@ -157,13 +169,18 @@ class Agreement(NamedTuple):
         return self.r_hat < 1.1 and self.excess < 0.1 and self.drift < 0.1
 
 
+def thinned(trace: Float[np.ndarray, "t m d"], most: int) -> Float[np.ndarray, "s m d"]:
+    """So many transitions of a trace, evenly."""
+    return trace[np.linspace(0, len(trace) - 1, min(len(trace), most)).astype(int)]
+
+
 def agreement(trace: Float[np.ndarray, "t m d"], groups: int = GROUPS) -> Agreement:
     """Compare groups of chains that began at one place, and the halves of the run.
 
     Reference: Margossian et al., "Nested R-hat: Assessing the Convergence of Markov Chain Monte Carlo
     When Running Many Short Chains", 2024.
     """
-    bounded = np.arcsinh(trace)
+    bounded = np.arcsinh(thinned(trace, COMPARED))
     values = np.concatenate([bounded, np.abs(bounded)], -1)
     t, m, c = values.shape
     total = np.maximum(values.reshape(-1, c).var(0), 1e-24)

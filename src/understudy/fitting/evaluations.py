@@ -5,6 +5,7 @@ once, for a block of rows given in any coordinates, and everything that needs th
 moving chains, weighing and judging draws) is made of calls of this program.
 """
 
+import time
 from typing import Any
 
 import equinox as eqx
@@ -20,6 +21,9 @@ from understudy.devices import in_rows, on_each
 from understudy.surroundings import double_precision, in_double, own_settings
 
 BLOCK = 128
+# Where a block takes longer than so many seconds it is smaller, and its rows come one after the other:
+# those of a large data set do not fit in the processor's memory together.
+_SLOW, SMALL = 0.15, 32
 # Cheaper to compile than the default generator, and nothing here is split across machines.
 KEYS = "unsafe_rbg"
 
@@ -30,10 +34,16 @@ class Evaluations:
     Args:
         target: whose log density is asked for.
         mesh: devices over which the rows of a block are spread; None is one device.
+
+    Attributes:
+        block: rows of one call of the program.
+        count: gradients so far.
+        double: whether they are computed in double precision.
     """
 
     def __init__(self, target: Target, mesh: Mesh | None = None):
         self.count = 0
+        self.block = BLOCK
         self.mesh = mesh
         self.dim = target.dim
         self.plain = plain_coordinates(np.zeros(self.dim), np.ones(self.dim))
@@ -44,6 +54,15 @@ class Evaluations:
         except (TypeError, ValueError):  # the density insists on arrays of single precision
             self._precision(double=False)
             self._program(self.plain)
+        if min(self._seconds(), self._seconds()) > _SLOW:
+            self.block, self._compiled = SMALL, {}
+            self._program(self.plain)
+
+    def _seconds(self) -> float:
+        """What one block takes."""
+        begun = time.perf_counter()
+        self(np.zeros((self.block, self.dim)))
+        return time.perf_counter() - begun
 
     def _precision(self, double: bool) -> None:
         self.double = double
@@ -59,7 +78,7 @@ class Evaluations:
     def _program(self, coordinates: Coordinates) -> Any:
         bent = coordinates.walls is not None
         if bent not in self._compiled:
-            rows = jax.ShapeDtypeStruct((BLOCK, self.dim), self._dtype)
+            rows = jax.ShapeDtypeStruct((self.block, self.dim), self._dtype)
             with self._settings():
                 given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
                 run = jax.jit(self._run, **self._placed())
@@ -70,7 +89,7 @@ class Evaluations:
         """Where arguments go: the rows in parts, the rest on every device."""
         if self.mesh is None:
             return {}
-        return {"in_shardings": (on_each(self.mesh), on_each(self.mesh), in_rows(self.mesh, BLOCK))}
+        return {"in_shardings": (on_each(self.mesh), on_each(self.mesh), in_rows(self.mesh, self.block))}
 
     def _run(self, arrays: Any, coordinates: Coordinates, rows: Any) -> Any:
         target = eqx.combine(arrays, self._rest)
@@ -79,7 +98,8 @@ class Evaluations:
             z, log_volume = coordinates.colour(u, jnp)
             return target.log_density(z) + log_volume
 
-        return jax.vmap(jax.value_and_grad(log_density))(rows)
+        one = jax.value_and_grad(log_density)
+        return jax.vmap(one)(rows) if self.block == BLOCK else jax.lax.map(one, rows)
 
     def __call__(
         self, u: Float[np.ndarray, "n d"], coordinates: Coordinates | None = None
@@ -92,7 +112,10 @@ class Evaluations:
         """
         coordinates = coordinates or self.plain
         program = self._program(coordinates)
-        parts = [self._block(program, coordinates, u[i : i + BLOCK]) for i in range(0, len(u), BLOCK)]
+        parts = [
+            self._block(program, coordinates, u[i : i + self.block])
+            for i in range(0, len(u), self.block)
+        ]
         log_p, slope = (np.concatenate(part) for part in zip(*parts, strict=True))
         fine = np.isfinite(log_p) & np.isfinite(slope).all(1) & np.isfinite(u).all(1)
         return np.where(fine, log_p, -np.inf), np.where(fine[:, None], slope, 0.0)
@@ -100,7 +123,7 @@ class Evaluations:
     def _block(self, program: Any, coordinates: Coordinates, u: np.ndarray) -> tuple:
         n = len(u)
         self.count += n
-        rows = u if n == BLOCK else np.resize(u, (BLOCK, self.dim))
+        rows = u if n == self.block else np.resize(u, (self.block, self.dim))
         with self._settings():
             given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
             log_p, slope = program(self._arrays, given, np.asarray(rows, self._dtype))

@@ -219,7 +219,7 @@ class _Fitting:
         self.note("starts", f"{starts.paths} paths" + (", walls" if self.walls else ""))
         self.line.stage("chains warm up", 0.2)
         region.begin(self.chains, starts, self.walls)
-        region.warm_up(self.chains, self.walls, canyons=len(starts.early) > 0)
+        region.warm_up(self.chains, self.walls, self.budget, canyons=len(starts.early) > 0)
         self.note("warm-up", f"step {self.chains.step_size:.2f}")
         if self.walls is None:
             check_ends(self.evaluate, self.chains.z)

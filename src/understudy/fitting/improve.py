@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from understudy.coordinates import Walls, fit_coordinates
+from understudy.coordinates import Coordinates, Walls, fit_coordinates
 from understudy.fitting.budget import Budget
-from understudy.fitting.chains import CHAINS, GROUPS, Agreement, Chains, agreement
-from understudy.fitting.learning import Candidate, Learning, Pupil
+from understudy.fitting.chains import COMPARED, Agreement, Chains, agreement, thinned
+from understudy.fitting.learning import FLOWS, Candidate, Learning, Pupil
 from understudy.fitting.modes import Candidates, find_modes, mixture
 from understudy.fitting.region import Columns, Region, every, precise, refitted
+from understudy.fitting.transport import FlowCoordinates
 
 _ROUNDS, _SPREADS = 100, 8
 # The share of the budget after which no round begins, and the rounds without gain after which the
@@ -23,9 +24,14 @@ _ROUNDS, _SPREADS = 100, 8
 _UNTIL, _STALLED = 0.7, 3
 # Acceptance of offers above which they are kept, and above which more are made.
 _TAKEN, _OFTEN = 0.05, 0.3
+# Rounds that are made in any case, and the drift of means, in deviations, above which more are: what
+# the chains alone did not reach (the neck of a funnel) comes in with the student, round by round.
+_FIRST, _STEADY = 4, 0.03
 _UPDATES = 400
+# Of the chains when they begin to move in a flow's noise.
+_STEP = 0.5
 _RATE = 3e-3
-_OFFERS, _MANY = 16, 64
+_OFFERS, _MANY, _FEW = 16, 32, 6
 _NUMBERS = 40_000_000
 _GAIN = 0.01
 # One chain in so many is kept from the student, to measure it on.
@@ -63,16 +69,16 @@ def offer(chains: Chains, student: Candidate | Candidates, seed: int, offers: in
 
     Reference: Tierney, "Markov chains for exploring posterior distributions", 1994.
     """
-    z = chains.z
-    candidates, log_q = student.draw(seed, offers * CHAINS)
+    z, count = chains.z, chains.count
+    candidates, log_q = student.draw(seed, offers * count, wide=True)
     log_p, _ = chains.evaluate(candidates)
-    weight = (np.where(np.isfinite(log_p), log_p, -np.inf) - log_q).reshape(offers, CHAINS)
-    candidates = candidates.reshape(offers, CHAINS, -1)
-    now = chains.evaluate(z)[0] - student.log_prob(z)
+    weight = (np.where(np.isfinite(log_p), log_p, -np.inf) - log_q).reshape(offers, count)
+    candidates = candidates.reshape(offers, count, -1)
+    now = chains.evaluate(z)[0] - student.log_prob(z, wide=True)
     generator, rates, states = np.random.default_rng(seed + 1), [], []
     for i in range(offers):
         chance = np.exp(np.minimum(np.nan_to_num(weight[i] - now, nan=-np.inf), 0.0))
-        accept = generator.uniform(size=CHAINS) < chance
+        accept = generator.uniform(size=count) < chance
         z = np.where(accept[:, None], candidates[i], z)
         now = np.where(accept, weight[i], now)
         rates.append(chance.mean())
@@ -99,25 +105,27 @@ def spread(
         student = mixture(flat, np.argmax(student.log_probs(flat), 1), walls, found.coordinates)
         if budget.share > 0.7:
             break
-    agreed = _agreed(chains, z)
+    agreed = _agreed(chains.coordinates, z)
     fitted = fit_coordinates(flat, walls, float(np.median(agreed.effective)))
     return student._replace(coordinates=fitted), Region(z, fitted, agreed)
 
 
-def _sweeps(chains: Chains, student: Any, seed: int, sweeps: int, length: int) -> Offered:
+def _sweeps(
+    chains: Chains, student: Any, seed: int, sweeps: int, length: int, many: int = _MANY
+) -> Offered:
     """Offers and Hamiltonian moves in turn; where the chains were after each.
 
-    A student whose draws are often taken offers more of them and leaves less to the moves.
+    A student whose draws are often taken offers many of them and leaves less to the moves.
     """
     parts, rates, offers = [], [], _OFFERS
     for k in range(sweeps):
         offered = offer(chains, student, seed + 10 * k, offers)
-        moved = chains.traced(chains.run(length, every(chains.u.shape[1], length)))
+        moved = chains.traced(chains.run(length, every(chains, length)))
         # Offers that are seldom taken leave the chains where they were: nothing to keep.
         parts += [offered.z, moved] if offered.acceptance > _TAKEN else [moved]
         rates.append(offered.acceptance)
         if offered.acceptance > _OFTEN:
-            offers, length = _MANY, min(length, 2)
+            offers, length = many, min(length, _FEW)
     return Offered(float(np.mean(rates)), np.concatenate(parts))
 
 
@@ -147,7 +155,7 @@ def prolong(
             traces.append(_sweeps(chains, student, seed + 1000 * i + 100 * k, 6, 8).z)
         traces = _bounded(traces)
         z = np.concatenate(traces)
-        agreed = _agreed(chains, z)
+        agreed = _agreed(chains.coordinates, z)
     return refitted(Region(z, chains.coordinates, agreed), walls)
 
 
@@ -164,35 +172,40 @@ def improve(
     gaussian = Candidate(None, found.coordinates, "Gaussian copula")
     learner = _better(learning, found, *_split(found.z))
     best = _likelier([gaussian, learner.candidate], _split(found.z)[1])
-    traces, stalled = [found.z], 0
+    traces, stalled, step = [found.z], 0, chains.step_size
     for i in range(_ROUNDS):
+        _move_in(chains, best)
         length = max(1, min(8, len(found.z) // 6))
         for k in range(max(1, i // 6)):
-            offered = _sweeps(chains, best, seed + 1000 * i + 100 * k, 6, length)
+            many = _MANY if stalled <= _STALLED else 4 * _MANY
+            offered = _sweeps(chains, best, seed + 1000 * i + 100 * k, 6, length, many)
             traces.append(offered.z)
         traces = _bounded(traces)
         # What was drawn before the student helped is forgotten.
-        late = traces[1 + len(traces) // 3 :] if len(traces) > 3 else traces[1:]
+        late = traces[1 + len(traces) // 2 :] if len(traces) > 3 else traces[1:]
         z = np.concatenate(late)
-        agreed = _agreed(chains, z)
+        agreed = _agreed(found.coordinates, z)
         if stalled <= _STALLED:
             seen, held = _split(np.concatenate(traces[-4:]))
-            learner.learn(seen, held, _UPDATES, _RATE, _RATE / 3)
+            learner.learn(seen, held, 2 * _UPDATES, _RATE, _RATE / 20)
             score, before = (float(one.log_prob(held).mean()) for one in (learner.candidate, best))
             chains.seen |= {"R-hat": agreed.r_hat, "held-out log q": max(score, before)}
             stalled = 0 if score > before + _GAIN else stalled + 1
             best = learner.candidate if score > before else best
-        told = i > 1 and stalled and agreed.settled and precise(z, agreed, columns)
+        told = i > _FIRST and stalled and agreed.drift < _STEADY and agreed.settled
+        told = told and precise(z, agreed, columns)
         if told or budget.share > _UNTIL:
             break
-    region = refitted(Region(z, chains.coordinates, agreed), walls)
+    chains.change(found.coordinates)
+    chains.pace(step)
+    region = refitted(Region(z, found.coordinates, agreed), walls)
     return Improved(_last(learning, learner, best, region), region, offered.acceptance)
 
 
 def _last(learning: Learning, learner: Pupil, best: Candidate, found: Region) -> Candidate:
     """The best of the Gaussian, the flow so far and a new one in coordinates that fit all draws."""
     seen, held = _split(found.z)
-    fresh = learning.begin(found.coordinates, "axes" in learner.name)
+    fresh = learning.begin(found.coordinates, seen, learner.name)
     fresh.learn(seen, held, 3 * _UPDATES, _RATE)
     gaussian = Candidate(None, found.coordinates, "Gaussian copula")
     chosen = _likelier([gaussian, best, fresh.candidate], held)
@@ -205,8 +218,8 @@ def _likelier(students: list[Candidate], held: np.ndarray) -> Candidate:
 
 
 def _better(learning: Learning, found: Region, seen: np.ndarray, held: np.ndarray) -> Pupil:
-    """The flow along the axes or on white draws, whichever makes draws it has not seen likelier."""
-    learners = [learning.begin(found.coordinates, along) for along in (True, False)]
+    """The kind of flow that makes draws it has not seen likeliest."""
+    learners = [learning.begin(found.coordinates, seen, name) for name in FLOWS]
     for learner in learners:
         learner.learn(seen, held, _UPDATES, _RATE, _RATE / 3)
     return max(learners, key=lambda one: float(one.candidate.log_prob(held).mean()))
@@ -222,6 +235,15 @@ def _split(z: Float[np.ndarray, "t m d"]) -> tuple[np.ndarray, np.ndarray]:
     ]
 
 
-def _agreed(chains: Chains, z: Float[np.ndarray, "t m d"]) -> Agreement:
-    u, _ = chains.coordinates.whiten(z.reshape(-1, z.shape[-1]))
-    return agreement(u.reshape(z.shape), GROUPS)
+def _move_in(chains: Chains, student: Candidate) -> None:
+    """Let the chains go on in the noise of a flow."""
+    if student.flow is not None:
+        step = chains.step_size if isinstance(chains.coordinates, FlowCoordinates) else _STEP
+        chains.change(FlowCoordinates(student.flow, student.coordinates))
+        chains.pace(step)
+
+
+def _agreed(coordinates: Coordinates, z: Float[np.ndarray, "t m d"]) -> Agreement:
+    z = thinned(z, COMPARED)
+    u, _ = coordinates.whiten(z.reshape(-1, z.shape[-1]))
+    return agreement(u.reshape(z.shape))

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import norm
 
-from understudy.fitting.chains import Agreement, Chains
+from understudy.fitting.chains import Agreement, Chains, thinned
 from understudy.posterior.verdict import CHAIN_ERROR, Figure, Verdict
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -48,7 +48,7 @@ def judge(
         chains: know where the log density is finite.
     """
     effective = float(np.median(found.effective))
-    kept = thinned(z)
+    kept = compared(z)
     rows = kept.reshape(-1, z.shape[-1])
     drawn, _ = candidate.draw(seed, _enough(columns(rows), z.shape[-1]))
     outside = 1 - np.isfinite(chains.evaluate(drawn[:1024])[0]).mean()
@@ -95,10 +95,9 @@ def chain_figures(found: Agreement) -> list[Figure]:
     ]
 
 
-def thinned(z: Float[np.ndarray, "t m d"]) -> Float[np.ndarray, "s m d"]:
+def compared(z: Float[np.ndarray, "t m d"]) -> Float[np.ndarray, "s m d"]:
     """As many transitions as are compared."""
-    most = max(8, _COMPARED // (z.shape[1] * z.shape[2]))
-    return z[np.linspace(0, len(z) - 1, min(len(z), most)).astype(int)]
+    return thinned(z, max(8, _COMPARED // (z.shape[1] * z.shape[2])))
 
 
 def quantile_errors(b: Float[np.ndarray, "t m c"]) -> Float[np.ndarray, "5 c"]:

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 import paramax
 from jaxtyping import Array, Float, Scalar
+from scipy.special import logsumexp
 
 from understudy.coordinates import Coordinates, match_knots, rank_of
 from understudy.core import Condition, Target
@@ -31,6 +32,13 @@ ROWS = 256
 RECORDED = 16_384
 _DRAWN = 2048
 _CHUNK = 100
+# How much larger one number of the noise is in draws of long tails.
+_WIDE = 2.5
+# Numbers of the student that are drawn to match its margins.
+_MATCHED = 8_000_000
+# Flows see draws with standard margins, only shifted and scaled (in which scales of others work along
+# lines), or with their correlations taken out too.
+FLOWS = STRAIGHT, _, WHITE = "flow on scaled axes", "flow along the axes", "flow on white draws"
 _DECAY = 1e-2
 # The updates run for seconds only, so the compiler should not spend as long on making them faster.
 _QUICK = {"xla_backend_optimization_level": 1}
@@ -64,62 +72,90 @@ class Candidate(NamedTuple):
         """As an ingredient."""
         return Placed(self.coordinates, self.flow)
 
-    def draw(self, seed: int, n: int) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
-        """Draws z and their log densities."""
-        u, log_q = self.draw_standard(seed, n)
+    def draw(
+        self, seed: int, n: int, wide: bool = False
+    ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
+        """Draws z and their log densities; wide ones, of longer tails, to be offered to chains."""
+        noise, log_noise = _noise(seed, n, self.coordinates.dim, wide)
+        u, log_inside = self._carry(noise)
         z, log_volume = self.coordinates.colour(u)
-        return z, log_q - log_volume
+        return z, log_noise - log_inside - log_volume
 
-    def draw_standard(self, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Draws before the coordinates carry them to z, and their log densities."""
-        generator = np.random.default_rng(seed)
-        if self.flow is None:
-            u = generator.normal(size=(n, self.coordinates.dim))
-            return u, _log_standard(u)
-        words = generator.integers(0, 2**32, (-(-n // _DRAWN), 4), np.uint32)
-        with own_settings():
-            parts = [_draw(self.flow, four) for four in words]
-        u, log_q = (np.concatenate(part)[:n].astype(float) for part in zip(*parts, strict=True))
-        return u, log_q
+    def draw_standard(self, seed: int, n: int) -> np.ndarray:
+        """Draws before the coordinates carry them to z."""
+        return self._carry(_noise(seed, n, self.coordinates.dim)[0])[0]
 
-    def log_prob(self, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+    def log_prob(self, z: Float[np.ndarray, "n d"], wide: bool = False) -> Float[np.ndarray, " n"]:
         """Log density at draws."""
         u, log_volume = self.coordinates.whiten(z)
-        return self._log_base(u) - log_volume
+        log_inside = np.zeros(len(z))
+        if self.flow is not None:
+            u, log_inside = in_blocks(_carry_back, self.flow, u)
+        return (_log_wide(u) if wide else _log_standard(u)) - log_inside - log_volume
+
+    def _carry(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.flow is None:
+            return noise, np.zeros(len(noise))
+        return in_blocks(_carry, self.flow, noise)
 
     def matched(self, z: Float[np.ndarray, "n d"]) -> "Candidate":
         """The same with its margins carried to those of draws z; the Gaussian has them already."""
         if self.flow is None:
             return self
-        u, _ = self.draw_standard(0, 16_384)
+        u = self.draw_standard(0, int(np.clip(_MATCHED // z.shape[1], RECORDED, 16 * RECORDED)))
         return self._replace(coordinates=match_knots(self.coordinates, u, z))
 
-    def _log_base(self, u: np.ndarray) -> np.ndarray:
-        return _log_standard(u) if self.flow is None else log_probs(self.flow, u)
+
+def _noise(
+    seed: int, n: int, d: int, wide: bool = False
+) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
+    """Standard noise and its log density; wide: in half of the rows one number is larger."""
+    generator = np.random.default_rng(seed)
+    noise = generator.normal(size=(n, d))
+    if not wide:
+        return noise, _log_standard(noise)
+    rows = np.arange(0, n, 2)
+    noise[rows, generator.integers(0, d, len(rows))] *= _WIDE
+    return noise, _log_wide(noise)
 
 
 def _log_standard(u: np.ndarray) -> np.ndarray:
     return -0.5 * (u**2).sum(1) - 0.5 * u.shape[1] * math.log(2 * math.pi)
 
 
-def log_probs(flow: CouplingFlow, u: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
-    """Log densities of a flow at rows, in bounded memory and by one program."""
+def _log_wide(u: np.ndarray) -> np.ndarray:
+    larger = 0.5 * u**2 * (1 - _WIDE**-2) - math.log(_WIDE)
+    return (
+        _log_standard(u) + np.logaddexp(0.0, logsumexp(larger, 1) - math.log(u.shape[1])) - math.log(2)
+    )
+
+
+def in_blocks(function: Any, flow: CouplingFlow, u: Float[np.ndarray, "n d"]) -> Any:
+    """A compiled function of a flow and rows, in bounded memory and by one program."""
     parts = []
     with own_settings():
         for i in range(0, len(u), _DRAWN):
             rows = np.resize(u[i : i + _DRAWN], (_DRAWN, u.shape[1])).astype(np.float32)
-            parts.append(np.asarray(_log_probs(flow, rows), float)[: len(u) - i])
-    return np.concatenate(parts)
+            parts.append(function(flow, rows))
+    return tuple(
+        np.concatenate(part)[: len(u)].astype(float) for part in zip(*jax.device_get(parts), strict=True)
+    )
 
 
 @eqx.filter_jit
-def _draw(flow: CouplingFlow, words: Array) -> tuple[Array, Array]:
-    return flow.sample_and_log_prob(jax.random.wrap_key_data(words, impl=KEYS), _DRAWN)
+def _carry(flow: CouplingFlow, noise: Array) -> tuple[Array, Array]:
+    return flow.carry(noise)
 
 
 @eqx.filter_jit
-def _log_probs(flow: CouplingFlow, rows: Array) -> Array:
-    return jax.vmap(flow.log_prob)(rows)
+def _carry_back(flow: CouplingFlow, rows: Array) -> tuple[Array, Array]:
+    return flow.carry_back(rows)
+
+
+def log_probs(flow: CouplingFlow, u: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+    """Log densities of a flow at rows."""
+    noise, log_volume = in_blocks(_carry_back, flow, u)
+    return _log_standard(noise) - log_volume
 
 
 class Learning:
@@ -150,8 +186,8 @@ class Learning:
             with own_settings(), jax.default_prng_impl(KEYS):
                 self.training.compile(_QUICK)
                 flow = self.training.state.student
-                _draw(flow, np.zeros(4, np.uint32))
-                _log_probs(flow, np.zeros((_DRAWN, flow.dim), np.float32))
+                _carry(flow, np.zeros((_DRAWN, flow.dim), np.float32))
+                _carry_back(flow, np.zeros((_DRAWN, flow.dim), np.float32))
         except BaseException as error:
             self._failed.append(error)
 
@@ -162,15 +198,22 @@ class Learning:
             raise self._failed[0]
         return self.training.state
 
-    def begin(self, coordinates: Coordinates, along_axes: bool) -> "Pupil":
-        """A new flow, along the axes of the draws or on white ones."""
+    def begin(self, found: Coordinates, z: Float[np.ndarray, "n d"], name: str) -> "Pupil":
+        """A new flow.
+
+        Args:
+            found: coordinates in which the draws are nearly standard.
+            z: the draws.
+            name: one of FLOWS: how the flow sees them.
+        """
         state = self.ready()
-        if not along_axes:
-            return Pupil(self.training, state, coordinates, "flow on white draws")
-        turn = (coordinates.directions, coordinates.stretch)
+        if name == WHITE:
+            return Pupil(self.training, state, found, name)
+        seen = found.straightened(z) if name == STRAIGHT else found
+        turn = (seen.directions, seen.stretch)
         turn = tuple(paramax.non_trainable(jnp.asarray(part, jnp.float32)) for part in turn)
         state = eqx.tree_at(lambda s: (s.student.directions, s.student.stretch), state, turn)
-        return Pupil(self.training, state, coordinates.unturned(), "flow along the axes")
+        return Pupil(self.training, state, seen.unturned(), name)
 
 
 class Pupil:
@@ -193,18 +236,18 @@ class Pupil:
         rate: float,
         last: float = 0.0,
     ) -> float:
-        """Learn from draws for some updates, stop where others gain nothing; their mean log density.
+        """Learn from draws for some updates and keep the best on others; their mean log density.
 
         Args:
             seen: draws to learn from.
             held: draws to be measured on.
-            updates: at most.
+            updates: how many.
             rate: at the start.
             last: at the end.
         """
-        seen, held = (np.clip(self.coordinates.whiten(z)[0], -1e4, 1e4) for z in (seen, held))
         rows = seen[np.linspace(0, len(seen) - 1, RECORDED).astype(int)]
-        best, stalled = float(log_probs(self.best, held).mean()), 0
+        rows, held = (np.clip(self.coordinates.whiten(z)[0], -1e4, 1e4) for z in (rows, held))
+        best = float(log_probs(self.best, held).mean())
         where = lambda s: (s.student, s.teacher.draws)  # noqa: E731
         state = eqx.tree_at(where, self.state, (self.best, jnp.asarray(rows, jnp.float32)))
         with own_settings(), jax.default_prng_impl(KEYS):
@@ -212,11 +255,8 @@ class Pupil:
                 now = last + (rate - last) * 0.5 * (1 + math.cos(math.pi * done / updates))
                 state, _ = self.training.advance(_paced(state, now), _CHUNK)
                 score = float(log_probs(state.student, held).mean())
-                stalled = 0 if score > best else stalled + 1
                 if score > best:
                     best, self.best = score, state.student
-                if stalled > 2:
-                    break
         self.state = state
         return best
 

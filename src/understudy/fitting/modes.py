@@ -37,20 +37,22 @@ class Candidates(NamedTuple):
         """As an ingredient."""
         return Mixture([part.student for part in self.parts], jnp.asarray(self.weights))
 
-    def draw(self, seed: int, n: int) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
-        """Draws z and their log densities."""
+    def draw(
+        self, seed: int, n: int, wide: bool = False
+    ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
+        """Draws z and their log densities; wide ones, of longer tails, to be offered to chains."""
         branch = np.random.default_rng(seed).choice(len(self.parts), n, p=self.weights)
-        every = np.stack([part.draw(seed + 31 * k, n)[0] for k, part in enumerate(self.parts)])
+        every = np.stack([part.draw(seed + 31 * k, n, wide)[0] for k, part in enumerate(self.parts)])
         z = every[branch, np.arange(n)]
-        return z, self.log_prob(z)
+        return z, self.log_prob(z, wide)
 
-    def log_probs(self, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
+    def log_probs(self, z: Float[np.ndarray, "n d"], wide: bool = False) -> Float[np.ndarray, "n k"]:
         """Weighted log density of every part."""
-        return np.stack([part.log_prob(z) for part in self.parts], 1) + np.log(self.weights)
+        return np.stack([part.log_prob(z, wide) for part in self.parts], 1) + np.log(self.weights)
 
-    def log_prob(self, z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+    def log_prob(self, z: Float[np.ndarray, "n d"], wide: bool = False) -> Float[np.ndarray, " n"]:
         """Log density at draws."""
-        return logsumexp(self.log_probs(z), 1)
+        return logsumexp(self.log_probs(z, wide), 1)
 
 
 def find_modes(u: Float[np.ndarray, "t m d"]) -> Int[np.ndarray, " m"]:

@@ -16,13 +16,15 @@ from understudy.coordinates import (
 from understudy.core import IngredientError
 from understudy.fitting import judge
 from understudy.fitting.budget import Budget
-from understudy.fitting.chains import CHAINS, GROUPS, Agreement, Chains, agreement
+from understudy.fitting.chains import GROUPS, Agreement, Chains, agreement
 from understudy.fitting.starts import Starts
 
 _WINDOWS = (8, 8, 12, 16, 24, 32)
-_FIRST, _GROWTH, _TRIES = 48, 1.3, 2
+_PROBE, _FIRST, _GROWTH, _TRIES = 4, 48, 1.3, 2
 _KEPT = 20_000_000
-_SHARE = 0.4
+# Shares of the budget after which the chains, if they do not agree, and chains that go on without a
+# student's help, are stopped.
+_SHARE, _ALONE = 0.4, 0.25
 # A scale that grows by a fifth over any two windows, at least five times and tenfold, has no end.
 _GROWS, _DRIFTING, _FAR = np.log(1.2), 5, np.log(10.0)
 _MOST = 40
@@ -48,9 +50,9 @@ class Region(NamedTuple):
     agreement: Agreement
 
 
-def every(d: int, updates: int) -> int:
+def every(chains: Chains, updates: int) -> int:
     """Updates between two kept draws, so that a window fits in memory."""
-    return max(1, int(np.ceil(updates * CHAINS * d / _KEPT)))
+    return max(1, int(np.ceil(updates * chains.u.size / _KEPT)))
 
 
 def begin(chains: Chains, starts: Starts, walls: Walls | None) -> None:
@@ -63,28 +65,31 @@ def begin(chains: Chains, starts: Starts, walls: Walls | None) -> None:
     else:
         chains.change(plain_coordinates(np.median(starts.z, 0), np.clip(starts.scale, 1e-300, 1e300)))
     chains.pace(0.1)
-    chains.place(np.repeat(firsts, CHAINS // GROUPS, 0))
+    chains.place(np.repeat(firsts, chains.count // GROUPS, 0))
 
 
 def go_on(chains: Chains, z: Float[np.ndarray, "n d"], walls: Walls | None) -> None:
     """Put the chains at draws of an earlier run, in coordinates that fit them."""
     chains.change(fit_coordinates(z, walls, len(z) / 8))
     chains.pace(0.3)
-    chains.place(z[np.linspace(0, len(z) - 1, CHAINS).astype(int)])
+    chains.place(z[np.linspace(0, len(z) - 1, chains.count).astype(int)])
 
 
-def warm_up(chains: Chains, walls: Walls | None, canyons: bool = False) -> None:
+def warm_up(chains: Chains, walls: Walls | None, budget: Budget, canyons: bool = False) -> None:
     """Windows that grow; after each the coordinates follow the chains.
 
     Args:
         chains: at their starts.
         walls: of the support.
+        budget: of the fit; past half of its share the last windows are left out.
         canyons: whether some chains began where the density grows without bound; the step then follows
             the others, and those that cannot move with it join them. Elsewhere a chain that needs a
             smaller step may sit in a narrow mode, and stays.
     """
     for i, updates in enumerate(_WINDOWS):
-        trace = chains.run(updates, every(chains.coordinates.dim, updates), best_half=canyons)
+        if budget.share > _SHARE / 2:
+            break
+        trace = chains.run(updates, every(chains, updates), best_half=canyons)
         if canyons:
             trace = trace[:, chains.relocate()]
         late = trace[len(trace) // 3 :]
@@ -96,10 +101,14 @@ def warm_up(chains: Chains, walls: Walls | None, canyons: bool = False) -> None:
 
 def settle(chains: Chains, walls: Walls | None, budget: Budget) -> Region:
     """Run until the chains agree, or the budget says stop."""
-    updates, streak, scales = _FIRST, 0, [chains.coordinates.margins[1]] * 2
+    streak, scales, meter = 0, [chains.coordinates.margins[1]] * 2, budget.meter()
+    chains.pace(chains.step_size)
+    chains.run(_PROBE)
+    updates = meter.afford(_FIRST, _PROBE, _SHARE)
     for i in range(_MOST):
         chains.pace(chains.step_size)
-        trace = chains.run(int(updates), every(chains.coordinates.dim, int(updates)))
+        meter = budget.meter()
+        trace = chains.run(updates, every(chains, updates))
         found = agreement(trace)
         chains.seen["R-hat"] = found.r_hat
         z = chains.colour(trace)
@@ -112,7 +121,7 @@ def settle(chains: Chains, walls: Walls | None, budget: Budget) -> Region:
         if (found.settled and not grows) or budget.share > _SHARE or (i >= _TRIES and not streak):
             break
         chains.change(fitted)
-        updates *= _GROWTH
+        updates = meter.afford(int(_GROWTH * updates), updates, _SHARE)
     return Region(z.reshape(trace.shape), chains.coordinates, found)
 
 
@@ -134,14 +143,15 @@ def lengthen(
     """
     u, _ = chains.coordinates.whiten(found.z.reshape(-1, found.z.shape[-1]))
     trace, agreed, most = u.reshape(found.z.shape), found.agreement, _LONGEST * len(found.z)
-    while not precise(chains.traced(trace), agreed, columns) and budget.share < _SHARE:
-        if len(trace) >= most:
+    more, meter = len(trace), budget.meter()
+    while not precise(chains.traced(judge.compared(trace)), agreed, columns):
+        if len(trace) >= most or budget.share > _ALONE:
             break
-        more = max(len(found.z), len(trace) // 3)
-        new = chains.run(more, every(chains.coordinates.dim, more), adapt=False)
+        new = chains.run(more, every(chains, more), adapt=False)
         trace = np.concatenate([trace, new])
         agreed = agreement(trace)
         chains.seen["R-hat"] = agreed.r_hat
+        more = meter.afford(max(len(found.z), len(trace) // 3), len(trace) - len(found.z), _ALONE)
     return refitted(Region(chains.traced(trace), found.coordinates, agreed), walls)
 
 
@@ -152,7 +162,7 @@ def precise(z: Float[np.ndarray, "t m d"], agreed: Agreement, columns: Columns) 
 
 def quantile_error(z: Float[np.ndarray, "t m d"], columns: Columns) -> float:
     """Largest standard error of a quantile of a number that a user sees."""
-    kept = judge.thinned(z)
+    kept = judge.compared(z)
     values = columns(kept.reshape(-1, z.shape[-1]))
     return float(judge.quantile_errors(values.reshape(*kept.shape[:2], -1)).max())
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from understudy.coordinates import Walls, plain_coordinates
 from understudy.core import IngredientError, Target
@@ -26,6 +26,7 @@ _CANDIDATES = 2048
 _ITERATIONS = 80
 _HISTORY = 6
 _BOUND_DRAWS = 8
+_ROUGH = 0.01
 
 
 class Starts(NamedTuple):
@@ -120,6 +121,8 @@ def _find_starts(evaluate: Evaluate, target: Target, seed: int, draws: int) -> S
     if not best:
         rows = first[np.arange(draws) % len(first)]
         return Starts(rows, np.ones(target.dim), np.zeros(len(first)), _early(paths))
+    lost = rough(evaluate, np.stack([gaussian.mean for _, gaussian in best]))
+    best = [one for one, is_lost in zip(best, lost, strict=True) if not is_lost or lost.all()]
     bounds = np.array([bound for bound, _ in best])
     keep = np.flatnonzero(bounds >= bounds.max() - max(10.0, target.dim / 10))
     order = keep[np.argsort(-bounds[keep])]
@@ -151,8 +154,26 @@ def _usable(evaluate: Evaluate, z: np.ndarray, target: Target) -> np.ndarray:
         )
     # The better half by density, the others as they come: one basin must not take all paths.
     order = fine[np.argsort(-log_p[fine], kind="stable")]
-    head, rest = order[: PATHS // 2], np.sort(order[PATHS // 2 :])
-    return z[np.concatenate([head, rest[: PATHS - len(head)]])]
+    head, rest = order[: 2 * PATHS], np.sort(order[2 * PATHS :])[: 2 * PATHS]
+    halves = [_smooth_first(evaluate, z[part], PATHS // 2) for part in (head, rest) if len(part)]
+    return np.concatenate(halves)
+
+
+def _smooth_first(evaluate: Evaluate, z: np.ndarray, count: int) -> np.ndarray:
+    """The first rows, those left to the last where rounding hides the log density."""
+    return z[np.argsort(rough(evaluate, z), kind="stable")[:count]]
+
+
+def rough(evaluate: Evaluate, z: Float[np.ndarray, "n d"]) -> Bool[np.ndarray, " n"]:
+    """Where the log density is lost in rounding: it changes over a hair otherwise than its slope says.
+
+    Far out, differences of large numbers (as of log gamma functions) can look like mass.
+    """
+    hair = 1e-7 * np.maximum(np.abs(z), 1e-3)
+    (here, slope), (there, slope_there) = evaluate(z), evaluate(z + hair)
+    with np.errstate(invalid="ignore"):
+        change = 0.5 * ((slope + slope_there) * hair).sum(1)
+        return ~(np.abs(there - here - change) < _ROUGH)
 
 
 def _units(evaluate: Evaluate, z: np.ndarray, generator: np.random.Generator) -> np.ndarray:

@@ -14,11 +14,14 @@ from understudy.core import Condition, ExplicitStudent, IngredientError, Key
 
 # Bounds that keep a wild parameter from overflowing; no draw of a trained flow comes near them.
 _LARGEST = 40.0
-_STRETCH = 2.0
+_STRETCH = 4.0
 
 
 class CouplingFlow(ExplicitStudent):
     """Noise, turned and stretched, goes through affine couplings and a curve in every coordinate.
+
+    Every coupling has a straight part beside its network: a scale whose logarithm moves others' along a
+    line, as in funnels and hierarchies, is told exactly.
 
     The turn is fixed: with the correlations of the draws in it the couplings work along the axes of the
     draws, which keeps the shape of funnels; without it they work on draws that are white already.
@@ -44,6 +47,7 @@ class CouplingFlow(ExplicitStudent):
     enter: Float[Array, "l d w"]
     bias: Float[Array, "l w"]
     leave: Float[Array, "l w e"]
+    straight: Float[Array, "l w e"]
     curves: Float[Array, "4 d"]
     directions: Any
     stretch: Any
@@ -64,6 +68,7 @@ class CouplingFlow(ExplicitStudent):
         self.enter = jax.random.normal(first, (layers, dim, width)) * np.sqrt(2 / dim)
         self.bias = jax.random.normal(third, (layers, width))
         self.leave = 0.01 * jax.random.normal(second, (layers, width, 2 * dim)) / np.sqrt(width)
+        self.straight = jnp.zeros_like(self.leave)
         self.curves = jnp.zeros((4, dim))
         turn = (jnp.eye(dim)[:, :1], jnp.ones(1))
         if directions is not None or stretch is not None:
@@ -76,9 +81,18 @@ class CouplingFlow(ExplicitStudent):
 
     def sample_and_log_prob(self, key: Key, n: int) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         """Draws and their log densities, for little more than the draws."""
-        directions, stretch = paramax.unwrap((self.directions, self.stretch))
         noise = jax.random.normal(key, (n, self.dim), self.bias.dtype)
-        log_base = -0.5 * (noise**2).sum(-1) - 0.5 * self.dim * np.log(2 * np.pi)
+        z, log_volume = self.carry(noise)
+        return z, _log_standard(noise) - log_volume
+
+    def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
+        """Log density by the change of variables."""
+        noise, log_volume = self.carry_back(z)
+        return _log_standard(noise) - log_volume
+
+    def carry(self, noise: Float[Array, "*n d"]) -> tuple[Float[Array, "*n d"], Float[Array, "*n"]]:
+        """From standard noise to draws, and the log of how volumes grow."""
+        directions, stretch = paramax.unwrap((self.directions, self.stretch))
         h = noise + ((noise @ directions) * (stretch - 1)) @ directions.T
 
         def layer(carry, weights):
@@ -86,16 +100,14 @@ class CouplingFlow(ExplicitStudent):
             shift, log_scale = _conditioned(h, weights)
             return (h * jnp.exp(log_scale) + shift, log_det + log_scale.sum(-1)), None
 
-        weights = (self.enter, self.bias, self.leave, self._halves)
-        start = (h, jnp.broadcast_to(jnp.log(stretch).sum(), (n,)))
-        (h, log_det), _ = jax.lax.scan(layer, start, weights)
+        start = (h, jnp.broadcast_to(jnp.log(stretch).sum(), h.shape[:-1]))
+        (h, log_det), _ = jax.lax.scan(layer, start, self._weights)
         shift, log_scale, skew, log_tail = self.curves
         y, log_slope = _curve(h, skew, log_tail)
-        log_det = log_det + (log_slope + log_scale).sum(-1)
-        return shift + jnp.exp(log_scale) * y, log_base - log_det
+        return shift + jnp.exp(log_scale) * y, log_det + (log_slope + log_scale).sum(-1)
 
-    def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
-        """Log density by the change of variables."""
+    def carry_back(self, z: Float[Array, "*n d"]) -> tuple[Float[Array, "*n d"], Float[Array, "*n"]]:
+        """From draws to their noise, and the log of how volumes grow from there."""
         directions, stretch = paramax.unwrap((self.directions, self.stretch))
         shift, log_scale, skew, log_tail = self.curves
         h, log_slope = _curve((z - shift) * jnp.exp(-log_scale), -skew * jnp.exp(-log_tail), -log_tail)
@@ -103,13 +115,16 @@ class CouplingFlow(ExplicitStudent):
         def layer(carry, weights):
             h, log_det = carry
             shift, log_scale = _conditioned(h, weights)
-            return ((h - shift) * jnp.exp(-log_scale), log_det - log_scale), None
+            return ((h - shift) * jnp.exp(-log_scale), log_det + log_scale.sum(-1)), None
 
-        weights = (self.enter, self.bias, self.leave, self._halves)
-        (h, log_det), _ = jax.lax.scan(layer, (h, log_slope - log_scale), weights, reverse=True)
+        start = (h, (log_scale - log_slope).sum(-1))
+        (h, log_det), _ = jax.lax.scan(layer, start, self._weights, reverse=True)
         noise = h + ((h @ directions) * (1 / stretch - 1)) @ directions.T
-        log_base = -0.5 * (noise @ noise) - 0.5 * self.dim * np.log(2 * np.pi)
-        return log_base + log_det.sum() - jnp.log(stretch).sum()
+        return noise, log_det + jnp.log(stretch).sum()
+
+    @property
+    def _weights(self) -> tuple:
+        return self.enter, self.bias, self.leave, self.straight, self._halves
 
     @property
     def _halves(self) -> Bool[np.ndarray, "l d"]:
@@ -120,10 +135,15 @@ class CouplingFlow(ExplicitStudent):
         return np.asarray(rows[: len(self.bias)])
 
 
+def _log_standard(noise: Float[Array, "*n d"]) -> Float[Array, "*n"]:
+    return -0.5 * (noise**2).sum(-1) - 0.5 * noise.shape[-1] * np.log(2 * np.pi)
+
+
 def _conditioned(h: Array, weights: tuple) -> tuple[Array, Array]:
-    enter, bias, leave, mask = weights
-    hidden = jnp.tanh(jnp.where(mask, h, 0.0) @ enter + bias)
-    shift, stretch = (jnp.where(mask, 0.0, part) for part in jnp.split(hidden @ leave, 2, -1))
+    enter, bias, leave, straight, mask = weights
+    hidden = jnp.where(mask, h, 0.0) @ enter + bias
+    moved = jnp.tanh(hidden) @ leave + hidden @ straight
+    shift, stretch = (jnp.where(mask, 0.0, part) for part in jnp.split(moved, 2, -1))
     return shift, _STRETCH * jnp.tanh(stretch / _STRETCH)
 
 
