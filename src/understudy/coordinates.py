@@ -21,7 +21,8 @@ FULL = 256
 DIRECTIONS = 32
 _SCORED = 2048
 _LARGEST = 300.0
-_KNOTS, _OUTER, _MISS, _TAIL = 21, 2.5, 0.03, 4
+_KNOTS, _OUTER, _MISS, _TAIL, _FLATTEST = 21, 2.5, 0.03, 4, 0.002
+_PLAIN = ("directions", "stretch", "margins", "walls")
 
 
 class Walls(NamedTuple):
@@ -39,8 +40,9 @@ class Coordinates(eqx.Module):
         stretch: standard deviations along them.
         margins: rows shift, log scale, skew and log tail of every coordinate.
         walls: the support; None where it has no bounds.
-        knots: where equally spaced normal scores lie before the curve, a line between two of them;
-            None leaves them where they are.
+        knots: where scores of the grid lie before the curve, a line between two of them; None leaves
+            them where they are.
+        grid: these scores of every coordinate; None spaces them equally.
     """
 
     directions: Float[AnyArray, "*b d r"]
@@ -48,6 +50,7 @@ class Coordinates(eqx.Module):
     margins: Float[AnyArray, "*b 4 d"]
     walls: Walls | None = None
     knots: Float[AnyArray, "*b d k"] | None = None
+    grid: Float[AnyArray, "*b d k"] | None = None
 
     @property
     def dim(self) -> int:
@@ -64,11 +67,15 @@ class Coordinates(eqx.Module):
         shift, log_scale, skew, log_tail = self.margins
         log_line = 0.0
         if self.knots is not None:
-            w, log_line = _along(w, _grid(self.knots.shape[1]), self.knots, xp)
+            w, log_line = _along(w, self._lines, self.knots, xp)
         y, log_slope = sinh_arcsinh(w, skew, log_tail, xp)
         raw = shift + xp.exp(log_scale) * y
         z, log_bend = _inside(raw, self.walls, xp)
         return z, log_slope + log_scale + log_bend + log_line
+
+    @property
+    def _lines(self) -> Any:
+        return _grid(self.knots.shape[1]) if self.grid is None else self.grid
 
     def scores(self, z: Any, xp: Any = np) -> tuple[Any, Any]:
         """From z to w, nearly standard in every coordinate but correlated, and log |dz/dw|."""
@@ -76,7 +83,7 @@ class Coordinates(eqx.Module):
         y = (_free(z, self.walls, xp) - shift) * xp.exp(-log_scale)
         w, _ = sinh_arcsinh(y, -skew * xp.exp(-log_tail), -log_tail, xp)
         if self.knots is not None:
-            w, _ = _along(w, self.knots, _grid(self.knots.shape[1]), xp)
+            w, _ = _along(w, self.knots, self._lines, xp)
         return w, self._bend(w, xp)[1].sum(-1)
 
     def whiten(self, z: Any, xp: Any = np) -> tuple[Any, Any]:
@@ -154,23 +161,22 @@ def match_knots(
 ) -> Coordinates:
     """The coordinates with knots that give draws h of a student the margins of draws z."""
     w = turned(h, np.asarray(coordinates.directions), np.asarray(coordinates.stretch))
-    bare = eqx.tree_at(lambda c: c.knots, coordinates, None, is_leaf=lambda leaf: leaf is None)
+    bare = Coordinates(*(getattr(coordinates, name) for name in _PLAIN))
     levels = np.linspace(0, 1, 2 * _KNOTS + 1)[1:-1]
     levels = np.unique(np.r_[0.006, 0.02, levels, 0.98, 0.994])
     xs, ys = np.quantile(w, levels, axis=0).T, bare.scores(np.quantile(z, levels, axis=0))[0].T
-    grid = _grid(_KNOTS)
-    found = np.empty((w.shape[1], _KNOTS))
-    for j in range(w.shape[1]):
-        x, y = xs[j], ys[j]
-        ends = (y[1] - y[0]) / (x[1] - x[0]), (y[-1] - y[-2]) / (x[-1] - x[-2])
-        found[j] = np.interp(grid, x, y)
-        below, above = grid < x[0], grid > x[-1]
-        found[j, below] = y[0] + ends[0] * (grid[below] - x[0])
-        found[j, above] = y[-1] + ends[1] * (grid[above] - x[-1])
     # What a student has right is left to it: draws can tell no more.
-    miss = np.sqrt(np.mean((found - grid) ** 2, 1))
-    found = np.where((miss > _MISS / 2)[:, None], found, grid)
-    return eqx.tree_at(lambda c: c.knots, coordinates, _rising(found), is_leaf=lambda leaf: leaf is None)
+    miss = np.sqrt(np.mean((ys - xs) ** 2, 1)) / np.maximum(ys.std(1), 1e-12)
+    ys = np.where((miss > _MISS / 2)[:, None], ys, xs)
+    wide = np.maximum(np.diff(xs, axis=1), 1e-9)
+    slopes = np.maximum(np.diff(ys, axis=1) / wide, _FLATTEST)
+    for end, inner in ((0, slice(0, _TAIL)), (-1, slice(-_TAIL, None))):
+        slopes[:, end] = (slopes[:, inner] * wide[:, inner]).sum(1) / wide[:, inner].sum(1)
+    xs = xs[:, :1] + np.cumsum(np.pad(wide, ((0, 0), (1, 0))), 1)
+    rise = np.cumsum(np.pad(slopes * wide, ((0, 0), (1, 0))), 1)
+    middle = xs.shape[1] // 2
+    ys = ys[:, middle : middle + 1] + rise - rise[:, middle : middle + 1]
+    return Coordinates(*(getattr(bare, name) for name in _PLAIN), knots=ys, grid=xs)
 
 
 def _rising(knots: np.ndarray) -> np.ndarray:
