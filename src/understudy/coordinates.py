@@ -146,8 +146,7 @@ def fit_knots(coordinates: Coordinates, z: Float[np.ndarray, "n d"]) -> Coordina
     What the curves of the margins miss is left to the lines, in the columns where it is not chance.
     """
     grid = _grid(_KNOTS)
-    # The scores of quantiles are the quantiles of scores.
-    found = coordinates.scores(np.quantile(z, ndtr(grid), axis=0))[0].T
+    found = _score_quantiles(coordinates, z, ndtr(grid))
     miss = np.sqrt(np.mean((found - grid) ** 2, 1))
     found = _rising(np.where((miss > _MISS)[:, None], found, grid))
     fitted = eqx.tree_at(lambda c: c.knots, coordinates, found, is_leaf=lambda leaf: leaf is None)
@@ -164,7 +163,7 @@ def match_knots(
     bare = Coordinates(*(getattr(coordinates, name) for name in _PLAIN))
     levels = np.linspace(0, 1, 2 * _KNOTS + 1)[1:-1]
     levels = np.unique(np.r_[0.006, 0.02, levels, 0.98, 0.994])
-    xs, ys = np.quantile(w, levels, axis=0).T, bare.scores(np.quantile(z, levels, axis=0))[0].T
+    xs, ys = np.quantile(w, levels, axis=0).T, _score_quantiles(bare, z, levels)
     # What a student has right is left to it: draws can tell no more.
     miss = np.sqrt(np.mean((ys - xs) ** 2, 1)) / np.maximum(ys.std(1), 1e-12)
     ys = np.where((miss > _MISS / 2)[:, None], ys, xs)
@@ -177,6 +176,15 @@ def match_knots(
     middle = xs.shape[1] // 2
     ys = ys[:, middle : middle + 1] + rise - rise[:, middle : middle + 1]
     return Coordinates(*(getattr(bare, name) for name in _PLAIN), knots=ys, grid=xs)
+
+
+def _score_quantiles(coordinates: Coordinates, z: Any, levels: np.ndarray) -> Float[np.ndarray, "d k"]:
+    """Quantiles of the scores of draws, at levels that lie evenly about a half.
+
+    They are the scores of quantiles, in turned order where larger draws have smaller scores (under an
+    upper wall).
+    """
+    return np.sort(coordinates.scores(np.quantile(z, levels, axis=0))[0].T, 1)
 
 
 def _rising(knots: np.ndarray) -> np.ndarray:

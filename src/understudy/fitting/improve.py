@@ -31,7 +31,9 @@ _UPDATES = 400
 # Of the chains when they begin to move in a flow's noise.
 _STEP = 0.5
 _RATE = 3e-3
-_OFFERS, _MANY, _FEW = 16, 32, 6
+# Offers before moves, many of them and few moves where they are often taken (more of
+# those in a flow's noise, which go where its draws do not); every so many offers are wide.
+_OFFERS, _MANY, _FEW, _FEWEST, _SELDOM = 16, 32, 6, 2, 3
 _NUMBERS = 40_000_000
 _GAIN = 0.01
 # One chain in so many is kept from the student, to measure it on.
@@ -64,17 +66,25 @@ class Offered(NamedTuple):
     z: Float[np.ndarray, "t m d"]
 
 
-def offer(chains: Chains, student: Candidate | Candidates, seed: int, offers: int = _OFFERS) -> Offered:
+def offer(
+    chains: Chains,
+    student: Candidate | Candidates,
+    seed: int,
+    offers: int = _OFFERS,
+    wide: bool = False,
+) -> Offered:
     """Offer every chain some draws of the student, one after the other, by independence moves.
+
+    Wide draws have longer tails than the student's own.
 
     Reference: Tierney, "Markov chains for exploring posterior distributions", 1994.
     """
     z, count = chains.z, chains.count
-    candidates, log_q = student.draw(seed, offers * count, wide=True)
+    candidates, log_q = student.draw(seed, offers * count, wide)
     log_p, _ = chains.evaluate(candidates)
     weight = (np.where(np.isfinite(log_p), log_p, -np.inf) - log_q).reshape(offers, count)
     candidates = candidates.reshape(offers, count, -1)
-    now = chains.evaluate(z)[0] - student.log_prob(z, wide=True)
+    now = chains.evaluate(z)[0] - student.log_prob(z, wide)
     generator, rates, states = np.random.default_rng(seed + 1), [], []
     for i in range(offers):
         chance = np.exp(np.minimum(np.nan_to_num(weight[i] - now, nan=-np.inf), 0.0))
@@ -119,13 +129,14 @@ def _sweeps(
     """
     parts, rates, offers = [], [], _OFFERS
     for k in range(sweeps):
-        offered = offer(chains, student, seed + 10 * k, offers)
+        offered = offer(chains, student, seed + 10 * k, offers, wide=k % _SELDOM == 0)
         moved = chains.traced(chains.run(length, every(chains, length)))
         # Offers that are seldom taken leave the chains where they were: nothing to keep.
         parts += [offered.z, moved] if offered.acceptance > _TAKEN else [moved]
         rates.append(offered.acceptance)
         if offered.acceptance > _OFTEN:
-            offers, length = many, min(length, _FEW)
+            few = _FEW if isinstance(chains.coordinates, FlowCoordinates) else _FEWEST
+            offers, length = many, min(length, few)
     return Offered(float(np.mean(rates)), np.concatenate(parts))
 
 
@@ -152,7 +163,7 @@ def prolong(
         if precise(z, agreed, columns) or budget.share > _UNTIL:
             break
         for k in range(max(1, i // 3)):
-            traces.append(_sweeps(chains, student, seed + 1000 * i + 100 * k, 6, 8).z)
+            traces.append(_sweeps(chains, student, seed + 1000 * i + 100 * k, 6, 8, 4 * _MANY).z)
         traces = _bounded(traces)
         z = np.concatenate(traces)
         agreed = _agreed(chains.coordinates, z)
