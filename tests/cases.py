@@ -238,6 +238,7 @@ FEEDBACKS = {
     "ExclusiveKL": lambda: feedbacks.ExclusiveKL(),
     "ExclusiveKL, score": lambda: feedbacks.ExclusiveKL(estimator="score"),
     "SemiImplicitKL": lambda: feedbacks.SemiImplicitKL(fresh=2),
+    "SemiImplicitInclusiveKL": lambda: feedbacks.SemiImplicitInclusiveKL(fresh=2),
     "JensenShannon": lambda: feedbacks.JensenShannon(critic=_small()),
     "JensenShannon, saturating": lambda: feedbacks.JensenShannon(saturating=True, critic=_small()),
     **{

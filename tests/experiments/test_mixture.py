@@ -71,10 +71,12 @@ def test_a_gain_is_the_fall_of_the_discrepancy():
 def test_exact_draws_have_the_floor_and_one_mode_is_seen():
     settings = mixture.Settings(repeats=2, updates=1)
     found = mixture.look(jax.random.key(0), mixture.Exact(), settings)
-    assert (found["ksd"] < 0.1).all() and (found["w1"] < 0.2).all()
+    assert (found["ksd"] < 0.1).all()
+    assert (found["w1"] < 0.2).all()
     one = mixture.look(jax.random.key(0), _OneMode(), settings)
     assert (one["ksd"] < 0.1).all(), "which is why it is read beside the others"
-    assert (one["w1"] > 2).all() and (one["weight_error"] > 0.45).all()
+    assert (one["w1"] > 2).all()
+    assert (one["weight_error"] > 0.45).all()
 
 
 class _OneMode(mixture.Exact):
@@ -83,5 +85,5 @@ class _OneMode(mixture.Exact):
 
 
 def test_an_unknown_row_is_refused():
-    with pytest.raises(IngredientError, match="A row is one of .*'program' came"):
+    with pytest.raises(IngredientError, match=r"A row is one of .*'program' came"):
         mixture.Settings(rows="program")

@@ -8,7 +8,12 @@ from understudy.feedbacks.adversarial import (
 )
 from understudy.feedbacks.common import CriticFree
 from understudy.feedbacks.critics import CriticBuilder
-from understudy.feedbacks.likelihood import ExclusiveKL, InclusiveKL, SemiImplicitKL
+from understudy.feedbacks.likelihood import (
+    ExclusiveKL,
+    InclusiveKL,
+    SemiImplicitInclusiveKL,
+    SemiImplicitKL,
+)
 from understudy.feedbacks.matching import (
     EnergyDistance,
     EnergyMatching,
@@ -40,6 +45,7 @@ __all__ = [
     "MaximumMeanDiscrepancy",
     "MomentMatching",
     "MomentProjection",
+    "SemiImplicitInclusiveKL",
     "SemiImplicitKL",
     "SquaredDistance",
     "Wasserstein",
