@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from experiments import mixture
 from experiments.appendix.sizes import Sizes, mean_and_error
 from experiments.mixture.rows import PAPER_LEARNING, program
-from understudy.core import Divergence, Key, Lesson, bind
+from understudy.core import Condition, Divergence, Key, Lesson, Student, bind
 from understudy.feedbacks import JensenShannon, Wasserstein
 from understudy.networks import Critic
 from understudy.teachers import mala
@@ -118,11 +118,12 @@ def _lesson(key: Key, noise: Key, before: Array, after: Array) -> Lesson:
     return Lesson(key, noise, None, before, after, jnp.full(n, 1 / n), before, jnp.ones(n, bool))
 
 
-class _Shifted(eqx.Module):
+class _Shifted(Student):
     """A student whose draws are moved, to ask for the gradient at every draw."""
 
-    student: Any
+    student: Student
     shift: Float[Array, "n d"]
+    dim: int = eqx.field(static=True, default=1)
 
-    def sample(self, key: Key, x: Any, n: int) -> Float[Array, "n d"]:
+    def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         return self.student.sample(key, x, n) + self.shift

@@ -232,12 +232,14 @@ class TrainedRow:
     def curve(self) -> dict[str, Any]:
         """KSD, W1 and weights against updates and run time, and a histogram of one repeat's draws."""
         draws = np.asarray(self.result.sample(jax.random.key(self.settings.seed), 20_000)[0])
+        quartiles = np.quantile(self.progress["ksd"], [0.25, 0.5, 0.75], axis=1)
         return {
             "kind": "curve",
             **self.row.labels,
             "step": self.progress.steps,
             "training_seconds": np.round(self.progress.seconds, 3),
             **{name: np.round(self.progress[name], 4) for name in ("ksd", "w1", "weight_error")},
+            "ksd_quartiles": np.round(quartiles, 4),
             "histogram": np.round(np.histogram(draws, EDGES, density=True)[0], 4),
             **self.source,
         }

@@ -29,8 +29,9 @@ def mixture_figure(curves: Sequence[Row], target: Target, floor: float) -> Figur
     """Fitted densities over the true one, and KSD against updates and run time, a group a line.
 
     Args:
-        curves: rows of kind "curve": ``name``, ``group``, ``step``, ``training_seconds``, ``ksd`` of
-            every look and repeat, ``histogram`` over :data:`EDGES`, ``transitions``, ``step_size``.
+        curves: rows of kind "curve": ``name``, ``group``, ``step``, ``training_seconds``,
+            ``ksd_quartiles`` over repeats, ``transitions`` and ``step_size``, and ``histogram`` over
+            :data:`EDGES`, if there is one.
         target: a normalised density in one dimension.
         floor: the KSD of exact draws.
     """
@@ -50,14 +51,15 @@ def _densities(axes: Axes, rows: Sequence[Row], target: Target) -> None:
     exact = jnp.exp(jax.vmap(target.log_density)(jnp.asarray(GRID)[:, None]))
     axes.plot(GRID, exact, "k", linewidth=1.5, label="exact")
     for row in rows:
-        axes.stairs(row["histogram"], EDGES, linewidth=1.2, label=row["name"])
+        if "histogram" in row:
+            axes.stairs(row["histogram"], EDGES, linewidth=1.2, label=row["name"])
     axes.set(xlabel="z", ylabel="density", ylim=(0, 0.45))
     axes.legend(frameon=False, fontsize=7)
 
 
 def _ksd(axes: Axes, rows: Sequence[Row], axis: str, floor: float) -> None:
     for row in rows:
-        low, middle, high = np.quantile(np.asarray(row["ksd"], float), [0.25, 0.5, 0.75], axis=1)
+        low, middle, high = np.asarray(row["ksd_quartiles"])
         (line,) = axes.plot(row[axis], middle, label=row["name"], linewidth=1.3, **_style(row))
         axes.fill_between(row[axis], low, high, color=line.get_color(), alpha=0.1, linewidth=0)
     axes.axhline(floor, color="grey", linestyle=":", label="exact draws")

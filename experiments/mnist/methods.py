@@ -1,9 +1,7 @@
 """The methods as choices of ingredients: an encoder, a teacher and a feedback per stage of training.
 
 The paper's eta is read in one of two ways. A Langevin step is z' = z + eps grad log p(z) + sqrt(2 eps)
-noise; "eta" takes eps = eta, "root" takes eps = eta^2 / 2, the eps of a leapfrog step of size eta. The
-largest eps that is stable on a trained decoder is about 0.02, so T=5, eta=0.2 is past it in the first
-reading and at it in the second.
+noise; "eta" takes eps = eta, "root" takes eps = eta^2 / 2, the eps of a leapfrog step of size eta.
 """
 
 from collections.abc import Callable
