@@ -232,6 +232,11 @@ TEACHERS = {
     ),
 }
 
+
+def _doubled(target, z, x):
+    return jnp.concatenate([z, z**2])
+
+
 _small = partial(feedbacks.CriticBuilder, hidden=(8,))
 FEEDBACKS = {
     "InclusiveKL": lambda: feedbacks.InclusiveKL(),
@@ -262,6 +267,7 @@ FEEDBACKS = {
     "MaximumMeanDiscrepancy": lambda: feedbacks.MaximumMeanDiscrepancy(),
     "MomentMatching": lambda: feedbacks.MomentMatching(),
     "SquaredDistance": lambda: feedbacks.SquaredDistance(),
+    "Viewed": lambda: feedbacks.Viewed(feedbacks.EnergyDistance(), _doubled),
     "KernelSteinDiscrepancy": lambda: feedbacks.KernelSteinDiscrepancy(),
     "LearntStein": lambda: feedbacks.LearntStein(critic_steps=2),
     "WeightedSum": lambda: feedbacks.WeightedSum(

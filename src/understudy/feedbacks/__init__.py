@@ -24,6 +24,7 @@ from understudy.feedbacks.matching import (
 from understudy.feedbacks.projection import Copy, MomentProjection
 from understudy.feedbacks.ratio import AdversarialELBO, ContrastiveDivergence, DensityRatio
 from understudy.feedbacks.stein import KernelSteinDiscrepancy, LearntStein
+from understudy.feedbacks.viewed import Viewed
 from understudy.feedbacks.weighted import WeightedSum
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "SemiImplicitInclusiveKL",
     "SemiImplicitKL",
     "SquaredDistance",
+    "Viewed",
     "Wasserstein",
     "WeightedSum",
 ]
