@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.appendix import contrastive, lemma, networks, pairing, samplers, stabilisers
+from experiments.appendix import contrastive, lemma, networks, pairing, rates, samplers, stabilisers
 from experiments.appendix.sizes import Sizes
 from experiments.rows import provenance, write_rows
 from experiments.settings import fill_preset, listed
@@ -24,6 +24,7 @@ PARTS: dict[str, Callable[[Sizes], list[dict[str, Any]]]] = {
     "stabilisers": stabilisers.rows,
     "samplers": samplers.rows,
     "networks": networks.rows,
+    "rates": rates.rows,
 }
 PRESETS = {
     "quick": {"updates": 200, "repeats": 2, "chains": 20_000, "splits": 2},

@@ -64,6 +64,14 @@ def _networks(row: Row) -> Cells:
     return (row["name"], chain, _either(row, "test_ll"), _either(row, "test_error"), gain, seconds)
 
 
+def _rates(row: Row) -> Cells:
+    paper = f"{row['paper']:.3f} ± {row['paper_se']:.3f}"
+    middle = f"{row['curve_ll'][len(row['curve_ll']) // 2]:.3f}"
+    reached = "yes" if row["test_ll"] >= row["paper"] - row["paper_se"] else "no"
+    last = (middle, _either(row, "test_ll"), _either(row, "last_gain"), reached)
+    return (row["dataset"], f"{row['rate']:g}", paper, *last)
+
+
 PARTS = {
     "lemma": Part(
         ("kernel", *(f"t={t}" for t in (0, 1, 2, 5, 10, 20, 50)), "largest rise in one transition"),
