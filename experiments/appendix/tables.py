@@ -99,4 +99,11 @@ PARTS = {
         ),
         _networks,
     ),
+    "rates": Part(
+        (
+            *("set", "rate", "paper's AMC", "LL at a quarter of the updates", "LL at the end"),
+            *("gain of the last doubling", "paper's reached"),
+        ),
+        _rates,
+    ),
 }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import appendix
-from experiments.appendix import contrastive, lemma, pairing, tables
+from experiments.appendix import contrastive, lemma, pairing, rates, tables
 from experiments.appendix.sizes import Sizes, mean_and_error
 from understudy import files
 from understudy.core import IngredientError
@@ -94,6 +94,15 @@ def test_a_critic_is_sure_where_it_is_right_and_certain(value, sure):
     found = pairing.confidence(jax.random.key(1), feedback, state)
     np.testing.assert_allclose(found["sure"], sure)
     np.testing.assert_allclose(found["pull"], 0.0, atol=1e-6)
+
+
+def test_a_curve_of_a_rate_says_what_its_last_doubling_gained():
+    curve = np.array([[-0.5, -0.3, -0.2], [-0.7, -0.5, -0.2]])
+    row = rates._row("crabs", 0.01, (1, 2, 4), curve, 1.0)
+    assert row["test_ll"] == pytest.approx(-0.2)
+    assert row["last_gain"] == pytest.approx(0.2)
+    assert row["curve_ll"] == pytest.approx([-0.6, -0.4, -0.2])
+    assert tables.PARTS["rates"].cells(row)[-1] == "no"
 
 
 def test_means_have_their_errors():
