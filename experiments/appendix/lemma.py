@@ -1,17 +1,18 @@
 """Appendix B: a transition that keeps p never takes its draws further from p.
 
 KL[q_t || p] along real chains on the mixture of two Gaussians, by a histogram of many of them. Kernels
-with an accept test keep p and have to fall at every step; Langevin steps without one keep a law of their
-own, and where their step is long KL[q_t || p] may rise again.
+with an accept test keep p: from any start KL falls, and from p itself it stays zero. Langevin steps
+without one keep a law of their own, and lead away from p to it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, Int
 from scipy.stats import norm
 
 from experiments.appendix.sizes import Sizes
@@ -22,6 +23,10 @@ from understudy.teachers import Langevin, hmc, mala
 
 TARGET = two_gaussians()
 START = DiagonalGaussian(1, 1.0, 0.5)
+STARTS: dict[str, Callable[[Key, int], Float[Array, "n 1"]]] = {
+    "N(1, 1/4)": lambda key, n: START.sample(key, None, n),
+    "p itself": TARGET.sample,
+}
 EDGES = np.linspace(-9, 9, 121)
 TRANSITIONS, SHOWN = 50, (0, 1, 2, 5, 10, 20, 50)
 TEACHERS: dict[str, Teacher] = {
@@ -34,18 +39,22 @@ TEACHERS: dict[str, Teacher] = {
 
 
 def rows(sizes: Sizes) -> list[dict[str, Any]]:
-    """Every kernel from the same start."""
-    return [_row(name, teacher, sizes) for name, teacher in TEACHERS.items()]
+    """Every kernel from both starts."""
+    return [_row(name, start, sizes) for start in STARTS for name in TEACHERS]
 
 
-def _row(name: str, teacher: Teacher, sizes: Sizes) -> dict[str, Any]:
-    counts = np.asarray(path(jax.random.key(sizes.seed), teacher, sizes.chains))
+def _row(name: str, start: str, sizes: Sizes) -> dict[str, Any]:
+    first, rest = jax.random.split(jax.random.key(sizes.seed))
+    z = STARTS[start](first, sizes.chains)
+    counts = np.asarray(path(rest, TEACHERS[name], z))
     found = np.asarray([divergence(row) for row in counts])
     rises = np.diff(found[:, 0])
     worst = int(rises.argmax())
     error = float(np.hypot(*found[worst : worst + 2, 1]))
     return {
-        "name": name,
+        "name": f"{name}, from {start}",
+        "kernel": name,
+        "start": start,
         "keeps_target": "Langevin" not in name,
         "transitions": list(SHOWN),
         "kl": [float(found[t, 0]) for t in SHOWN],
@@ -57,16 +66,15 @@ def _row(name: str, teacher: Teacher, sizes: Sizes) -> dict[str, Any]:
 
 
 @eqx.filter_jit
-def path(key: Key, teacher: Teacher, chains: int) -> Float[np.ndarray, "t bins"]:
+def path(key: Key, teacher: Teacher, start: Float[Array, "n 1"]) -> Int[Array, "t bins"]:
     """How many chains are in every bin, before the first transition and after each."""
-    first, rest = jax.random.split(key)
-    start, proposal = START.sample(first, None, chains), bind(START, None)
+    proposal = bind(START, None)
 
     def step(z, key):
         moved = teacher.improve(key, TARGET.log_density, z, proposal).z
         return moved, jnp.histogram(moved, jnp.asarray(EDGES))[0]
 
-    _, counts = jax.lax.scan(step, start, jax.random.split(rest, TRANSITIONS))
+    _, counts = jax.lax.scan(step, start, jax.random.split(key, TRANSITIONS))
     return jnp.concatenate([jnp.histogram(start, jnp.asarray(EDGES))[0][None], counts])
 
 

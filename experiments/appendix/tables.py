@@ -28,8 +28,8 @@ def _either(row: Row, name: str, digits: int = 3) -> str:
 
 
 def _lemma(row: Row) -> Cells:
-    falls = f"{row['largest_rise']:+.4f} ± {row['rise_error']:.4f}"
-    return (row["name"], *(f"{kl:.3f}" for kl in row["kl"]), falls)
+    rise = f"{row['largest_rise']:+.4f} ± {row['rise_error']:.4f}"
+    return (row["kernel"], row["start"], *(f"{kl:.3f}" for kl in row["kl"]), rise)
 
 
 def _pairing(row: Row) -> Cells:
@@ -74,7 +74,12 @@ def _rates(row: Row) -> Cells:
 
 PARTS = {
     "lemma": Part(
-        ("kernel", *(f"t={t}" for t in (0, 1, 2, 5, 10, 20, 50)), "largest rise in one transition"),
+        (
+            "kernel",
+            "start",
+            *(f"t={t}" for t in (0, 1, 2, 5, 10, 20, 50)),
+            "largest rise in one transition",
+        ),
         _lemma,
     ),
     "pairing": Part(
