@@ -1,7 +1,7 @@
-"""Energy matching on the networks of section 5.2 over learning rates, until its curves are flat or not.
+"""Energy matching on networks of section 5.2 over learning rates, until its curves are flat or not.
 
-The rate is not chosen here: every rate has a curve on test rows, so that one sees what any choice could
-have come to.
+Three of its sets, those whose networks are small. The rate is not chosen here: every rate has a curve on
+test rows, so that one sees what any choice could have come to.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from experiments.bnn import recipes
 from experiments.bnn.course import follow
 from experiments.bnn.report import PAPER
 
-DATASETS = ("crabs", "breast", "pima", "ionosphere", "sonar", "colon", "australian-A1")
+DATASETS = ("crabs", "breast", "pima")
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
 
 
