@@ -308,8 +308,8 @@ class Training:
             hooks = [recorder, *hooks]
         step, seconds = _step(state), recorder.seconds
         reader = self._reader(step, chunk)
-        self.compile()
         try:
+            self.compile()
             while step < updates:
                 count = 1 if step == 0 else min(chunk - step % chunk, updates - step)
                 started = time.perf_counter()
