@@ -156,7 +156,7 @@ class Stream:
         [1, 0, 1, 0, 1]
     """
 
-    def __init__(self, batches: Iterable | Callable[[int], Iterable], prefetch: int = 64):
+    def __init__(self, batches: Any, prefetch: int = 64):
         if not callable(batches) and (isinstance(batches, str) or not isinstance(batches, Iterable)):
             raise IngredientError(
                 "batches are an iterable of arrays, such as a loader, or a function of the number of "

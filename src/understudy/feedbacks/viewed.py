@@ -45,7 +45,7 @@ class Viewed(Divergence):
         (5, 2)
     """
 
-    divergence: TwoSample
+    divergence: Divergence
     view: View = eqx.field(static=True)
     critic_steps: int = eqx.field(static=True, default=0, init=False)
 
