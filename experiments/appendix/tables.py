@@ -29,7 +29,7 @@ def _either(row: Row, name: str, digits: int = 3) -> str:
 
 def _lemma(row: Row) -> Cells:
     rise = f"{row['largest_rise']:+.4f} ± {row['rise_error']:.4f}"
-    return (row["kernel"], row["start"], *(f"{kl:.3f}" for kl in row["kl"]), rise)
+    return (row["kernel"], row["start"], *(f"{kl:z.3f}" for kl in row["kl"]), rise)
 
 
 def _pairing(row: Row) -> Cells:
