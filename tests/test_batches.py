@@ -66,7 +66,7 @@ BAD = {
     "nothing to read": (lambda: Stream([]).first, "ended after 0 batches"),
     "other shapes": (lambda: numbers(Stream([np.ones((3, 1)), np.ones((2, 1))]), 0, 2), "batch 1 has"),
     "words": (lambda: Stream([np.array(["a"])]).first, "finite numbers"),
-    "nan": (lambda: numbers(Stream([np.ones(3), np.full(3, np.nan)]), 0, 2), "batch 1 is"),
+    "nan": (lambda: numbers(Stream([np.ones((3, 1)), np.full((3, 1), np.nan)]), 0, 2), "batch 1 is"),
     "nothing ahead": (lambda: Stream(BATCHES, prefetch=0), "prefetch is a whole number"),
 }
 
