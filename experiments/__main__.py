@@ -19,6 +19,7 @@ EXPERIMENTS = {
     "bnn": "Bayesian neural networks on tables: section 5.2.",
     "mnist": "Generative models of digits: section 5.3.",
     "imputation": "Missing halves of digits, by the models that mnist trained: section 5.3.",
+    "appendix": "The appendices and stabilisers: pairing, contrastive divergence, the lemma, and more.",
 }
 TABLES = "tables"
 PROGRAM = "python -m experiments"

@@ -101,6 +101,8 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
                 "name": f"{row_name(label, settings.train_seed)}, {mask}",
                 "method": label,
                 "train_seed": settings.train_seed,
+                "learns_from_teacher": METHODS[name].learns_from_teacher,
+                "refined": settings.transitions > 0,
                 "mask": mask,
                 "entropy": float(entropies.mean()),
                 "entropy_se": float(entropies.std(ddof=1) / np.sqrt(len(entropies))),

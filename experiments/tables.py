@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import posteriors_report as posteriors
+from experiments.appendix import tables as appendix
 from experiments.bnn import report as bnn
 from experiments.bnn.predictions import load_predictions
 from experiments.mnist import tables as mnist
@@ -30,6 +31,27 @@ def mixture_table(results: Path) -> str:
         if row["kind"] == "exact":
             lines.append(("*exact draws*", "", *_numbers(row, "ksd", "w1", "weight_error"), "", ""))
     return table(header, lines)
+
+
+def mixture_gains(results: Path) -> str:
+    """What longer chains gain: the fall of KSD and W1 from T=1 to T=10."""
+    header = (
+        *("student", "T x eta", "KSD, equal updates", "W1, equal updates"),
+        *("KSD, equal time", "W1, equal time"),
+    )
+    rows = [row for row in files.read_rows(results / "mixture.jsonl") if row["kind"] == "gain"]
+    return table(header, [_gain_line(row) for row in rows])
+
+
+def _gain_line(row: Row) -> tuple[str, ...]:
+    names = [f"{figure}_gain_{at}" for at in ("updates", "seconds") for figure in ("ksd", "w1")]
+    gains = (f"{row[name]:+.3f} ± {row[f'{name}_se']:.3f}" for name in names)
+    return (row["student"], f"{row['distance']:g}", *gains)
+
+
+def appendix_table(results: Path, part: str) -> str:
+    """One part of the appendix."""
+    return table(appendix.PARTS[part].header, appendix.lines(results, part))
 
 
 def _mixture_line(row: Row) -> tuple[str, ...]:
@@ -205,6 +227,8 @@ def _what(row: Row) -> str:
 
 TABLES: dict[str, Callable[[Path], str]] = {
     "mixture": mixture_table,
+    "mixture_gains": mixture_gains,
+    **{f"appendix_{part}": partial(appendix_table, part=part) for part in appendix.PARTS},
     "toys": toys_table,
     "ising": ising_table,
     "figures": figures_table,

@@ -232,12 +232,18 @@ TEACHERS = {
     ),
 }
 
+
+def _doubled(target, z, x):
+    return jnp.concatenate([z, z**2])
+
+
 _small = partial(feedbacks.CriticBuilder, hidden=(8,))
 FEEDBACKS = {
     "InclusiveKL": lambda: feedbacks.InclusiveKL(),
     "ExclusiveKL": lambda: feedbacks.ExclusiveKL(),
     "ExclusiveKL, score": lambda: feedbacks.ExclusiveKL(estimator="score"),
     "SemiImplicitKL": lambda: feedbacks.SemiImplicitKL(fresh=2),
+    "SemiImplicitInclusiveKL": lambda: feedbacks.SemiImplicitInclusiveKL(fresh=2),
     "JensenShannon": lambda: feedbacks.JensenShannon(critic=_small()),
     "JensenShannon, saturating": lambda: feedbacks.JensenShannon(saturating=True, critic=_small()),
     **{
@@ -261,6 +267,7 @@ FEEDBACKS = {
     "MaximumMeanDiscrepancy": lambda: feedbacks.MaximumMeanDiscrepancy(),
     "MomentMatching": lambda: feedbacks.MomentMatching(),
     "SquaredDistance": lambda: feedbacks.SquaredDistance(),
+    "Viewed": lambda: feedbacks.Viewed(feedbacks.EnergyDistance(), _doubled),
     "KernelSteinDiscrepancy": lambda: feedbacks.KernelSteinDiscrepancy(),
     "LearntStein": lambda: feedbacks.LearntStein(critic_steps=2),
     "WeightedSum": lambda: feedbacks.WeightedSum(

@@ -27,6 +27,7 @@ from understudy.feedbacks import (
     Copy,
     ExclusiveKL,
     InclusiveKL,
+    SemiImplicitInclusiveKL,
     SemiImplicitKL,
     SquaredDistance,
     WeightedSum,
@@ -34,6 +35,7 @@ from understudy.feedbacks import (
 from understudy.training.update import Learner
 
 KEY = jax.random.key(0)
+BOUNDS = (SemiImplicitKL, SemiImplicitInclusiveKL)
 SCORE = (InclusiveKL, ContrastiveDivergence, Projection)
 
 
@@ -47,7 +49,7 @@ def legal(student, teacher_name, feedback) -> bool:
     score = isinstance(feedback, SCORE) or getattr(feedback, "estimator", "") == "score"
     return not (
         (isinstance(feedback, InclusiveKL | ExclusiveKL | ContrastiveDivergence) and not explicit)
-        or (isinstance(feedback, SemiImplicitKL) and not isinstance(student, SemiImplicitStudent))
+        or (isinstance(feedback, BOUNDS) and not isinstance(student, SemiImplicitStudent))
         or (isinstance(feedback, Projection) and not isinstance(student, ProjectableStudent))
         or (isinstance(feedback, SquaredDistance) and not teacher.deterministic)
         or (isinstance(feedback, SquaredDistance) and isinstance(student, StratifiedStudent))

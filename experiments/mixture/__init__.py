@@ -1,12 +1,12 @@
 """Section 5.1 of the paper: a mixture of two Gaussians, two students, three chain lengths.
 
-Then our own rows: students that do better, and students that learn the weights of the modes.
+Then what holds the perceptron, and our own rows: students that do better, and students that learn the
+weights of the modes. Rows are written as they are made; those that were not asked for stay as they are.
 """
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,30 +14,27 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Scalar
 
-from experiments.mixture.figure import mixture_figure
+from experiments.mixture.figure import EDGES, mixture_figure
+from experiments.mixture.rows import DISTANCES, LENGTHS, PAPER_STUDENTS, Row, all_rows, chain_name
 from experiments.rows import provenance, write_rows
-from experiments.settings import fill_preset
+from experiments.settings import fill_preset, listed
+from understudy import files
 from understudy.cli.settings import check_settings, option
-from understudy.core import Condition, Feedback, Key, Student, Teacher
+from understudy.core import Condition, Key, Student
 from understudy.evaluation import kernel_stein_discrepancy, mode_report, wasserstein_1
-from understudy.feedbacks import EnergyDistance, InclusiveKL, JensenShannon
-from understudy.networks import Critic
 from understudy.report import describe_run, write_picture, write_report
-from understudy.students import Gated, GaussianMixture, Implicit, VariationalProgram
 from understudy.targets import two_gaussians
-from understudy.teachers import Compose, IndependenceMetropolis, TemperedTransition, mala
 from understudy.training import Trained, train
 from understudy.training.recording import Chunk
 
 TARGET = two_gaussians()
 CENTRES = jnp.array([[-3.0], [3.0]])
-CHAINS = {1: 0.1, 5: 0.02, 10: 0.01}
-ADAM = partial(optax.adam, b1=0.5)
 PRESETS = {"quick": {"updates": 1_000, "repeats": 3}, "paper": {"updates": 10_000, "repeats": 10}}
 SHOWN = ("name", "both_modes", "repeats", "ksd", "w1", "weight_error", "mode_variance")
+NAMES = tuple(row.name for row in all_rows(1))
+LOOKS = 20
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,7 @@ class Settings:
     preset: Literal["quick", "paper"] = option(
         "quick", "quick: 1,000 updates, 3 repeats; paper: 10,000, 10"
     )
+    rows: str = option("", "rows to make, with semicolons between", shown="all")
     updates: int | None = option(None, "updates of every row", least=1)
     repeats: int | None = option(None, "trainings of every row, side by side", least=1)
     draws: int = option(1000, "draws for the KSD; W1, weights and variances take 20,000", least=100)
@@ -55,100 +53,61 @@ class Settings:
     def __post_init__(self):
         check_settings(self)
         fill_preset(self, PRESETS)
+        listed(self.rows, NAMES, "A row", ";")
 
+    @property
+    def chosen(self) -> list[Row]:
+        """The rows to make."""
+        named = listed(self.rows, NAMES, "A row", ";") or NAMES
+        return [row for row in all_rows(self.updates or 1) if row.name in named]
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: ingredients and how they are trained."""
-
-    name: str
-    student: Callable[[Key], Student]
-    teacher: Teacher
-    feedback: Feedback
-    learning: dict[str, Any]
-    wild: bool = True
-    learnt_weights: bool = False
-    paper: bool = False
-
-
-def program(key: Key) -> Student:
-    """The variational program of section 5.1, both sides alive at the start."""
-    return VariationalProgram(*(1 + 0.3 * jax.random.normal(key, (2, 2))))
-
-
-def perceptron(key: Key) -> Student:
-    """The small perceptron of section 5.1, [3, 20, 20, 1]."""
-    return Implicit(key, 1, noise=3, hidden=(20, 20))
-
-
-def gated(key: Key) -> Student:
-    """Eight branches and a learnt gate."""
-    return Gated(key, 1, branches=8)
-
-
-def explicit(key: Key) -> Student:
-    """Two Gaussians with learnt weights."""
-    return GaussianMixture(key, 1, 2, spread=3.0)
-
-
-def paper_rows() -> list[Row]:
-    """Both students at each of the paper's three chain lengths and step sizes."""
-    critic = JensenShannon(critic=partial(Critic, hidden=(20, 20), activation=jax.nn.relu))
-    learning = {"particles": 10, "optimiser": ADAM(1e-3), "critic_optimiser": ADAM(1e-3)}
-    return [
-        Row(f"{name}, T={steps}", student, mala(size, steps=steps), critic, learning, paper=True)
-        for name, student in (("program", program), ("perceptron", perceptron))
-        for steps, size in CHAINS.items()
-    ]
-
-
-def our_rows(updates: int) -> list[Row]:
-    """What does better, and students that learn the weights of the modes."""
-    adam = optax.adam(optax.cosine_decay_schedule(3e-3, updates, 0.05))
-    learning = {"particles": 64, "average": 0.999, "optimiser": adam}
-    local = mala(0.3, steps=5)
-    tempered = Compose(TemperedTransition(), local)
-    independent = Compose(local, IndependenceMetropolis())
-    critic = {**learning, "optimiser": ADAM(1e-3), "critic_optimiser": ADAM(1e-3)}
-    energy, inclusive = EnergyDistance(), InclusiveKL()
-    weighted = {"wild": False, "learnt_weights": True}
-    return [
-        Row("program, longer steps", program, local, JensenShannon(), critic),
-        Row("program, energy distance", program, local, energy, learning),
-        Row("perceptron, tempered", perceptron, tempered, energy, learning, learnt_weights=True),
-        Row("gated, local", gated, local, energy, learning, learnt_weights=True),
-        Row("gated, tempered", gated, tempered, energy, learning, learnt_weights=True),
-        Row("mixture, local", explicit, local, inclusive, learning, **weighted),
-        Row("mixture, independence", explicit, independent, inclusive, learning, **weighted),
-    ]
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """What a row depends on: everything but which rows are wanted."""
+        return {name: value for name, value in asdict(self).items() if name != "rows"}
 
 
 def run(settings: Settings, out: str | Path, progress: bool | None = None) -> dict[str, Any]:
-    """Train every row, write ``mixture.jsonl``, the picture and the report; return the figures."""
-    out = Path(out)
+    """Train the rows asked for, write ``mixture.jsonl``, the picture and the report; the figures.
+
+    Rows that the folder has of other settings are dropped.
+    """
+    out, path = Path(out), Path(out, "mixture.jsonl")
     started = time.perf_counter()
-    trained = [
-        train_row(row, settings, progress) for row in [*paper_rows(), *our_rows(settings.updates)]
-    ]
-    exact = exact_row(settings)
-    summaries, curves = [t.summary for t in trained], [t.curve for t in trained]
-    write_rows(out / "mixture.jsonl", [exact, *summaries, *curves])
-    draws = {t.row.name: np.asarray(t.one_repeat) for t in trained}
-    write_picture(mixture_figure(curves, draws, TARGET, exact["ksd"]), out / "mixture.png")
-    write_page(out, settings, exact, summaries)
+    files.keep_rows(path, lambda row: row["settings"] == settings.decisive)
+    write_rows(path, [exact_row(settings)])
+    for row in settings.chosen:
+        made = train_row(row, settings, progress)
+        write_rows(path, [made.summary, made.curve])
+    rows = in_order(files.read_rows(path))
+    write_rows(path, [*rows, *gains(rows, settings)])
+    exact, summaries, curves = (_of_kind(rows, kind) for kind in ("exact", "summary", "curve"))
+    write_picture(mixture_figure(curves, TARGET, exact[0]["ksd"]), out / "mixture.png")
+    write_page(out, settings, exact[0], summaries)
     return {
         "experiment": "mixture",
         "program": _best(s for s in summaries if s["student"] == "VariationalProgram"),
         "learnt_weights": _best(s for s in summaries if s["learnt_weights"]),
         "wild_learnt_weights": _best(s for s in summaries if s["wild"] and s["learnt_weights"]),
-        "exact": {name: exact[name] for name in ("ksd", "w1")},
+        "exact": {name: exact[0][name] for name in ("ksd", "w1")},
         **provenance(settings, settings.seed, time.perf_counter() - started),
     }
 
 
-def _best(summaries: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    best = min(summaries, key=lambda row: (-row["both_modes"], row["w1"]))
-    return {name: best[name] for name in SHOWN}
+def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows by kind, and then as the table has them."""
+    kinds, names = ("exact", "summary", "curve"), ("exact draws", *NAMES)
+    known = [row for row in rows if row["kind"] in kinds and row["name"] in names]
+    return sorted(known, key=lambda row: (kinds.index(row["kind"]), names.index(row["name"])))
+
+
+def _of_kind(rows: Iterable[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["kind"] == kind]
+
+
+def _best(summaries: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    best = min(summaries, key=lambda row: (-row["both_modes"], row["w1"]), default=None)
+    return best and {name: best[name] for name in SHOWN}
 
 
 def train_row(row: Row, settings: Settings, progress: bool | None = None) -> "TrainedRow":
@@ -160,7 +119,7 @@ def train_row(row: Row, settings: Settings, progress: bool | None = None) -> "Tr
         row.student,
         row.teacher,
         row.feedback,
-        updates=settings.updates,
+        updates=settings.updates or 1,
         repeats=settings.repeats,
         seed=settings.seed,
         progress=progress,
@@ -171,30 +130,43 @@ def train_row(row: Row, settings: Settings, progress: bool | None = None) -> "Tr
 
 
 class Curve:
-    """KSD along training, at twenty points."""
+    """KSD, W1 and the weights of the modes along training, at twenty points."""
 
     def __init__(self, key: Key, settings: Settings):
         self.key, self.settings = key, settings
-        self.every = max(settings.updates // 20, 1)
-        self.steps, self.seconds, self.ksd = [0], [0.0], []
+        self.every = max((settings.updates or 1) // LOOKS, 1)
+        self.steps: list[int] = []
+        self.seconds: list[float] = []
+        self.looks: list[dict[str, np.ndarray]] = []
 
     def __call__(self, chunk: Chunk) -> None:
         """Measure when a twentieth of the training has passed."""
-        step = int(chunk.row["step"])
-        if step // self.every == self.steps[-1] // self.every and step > 1:
+        step, last = int(chunk.row["step"]), self.steps[-1] if self.steps else 0
+        if step // self.every == last // self.every and step > 1:
             return
         student = chunk.state.student if chunk.state.average is None else chunk.state.average
-        self.ksd.append(np.asarray(discrepancies(self.key, student, self.settings)))
+        found = look(self.key, student, self.settings)
+        self.looks.append({name: np.asarray(value) for name, value in found.items()})
         self.steps.append(step)
         self.seconds.append(float(chunk.row["seconds"]))
 
+    def __getitem__(self, name: str) -> Float[np.ndarray, "looks r"]:
+        """One figure at every look, for every repeat."""
+        return np.asarray([found[name] for found in self.looks])
+
 
 @eqx.filter_jit
-def discrepancies(key: Key, students: Student, settings: Settings) -> Float[Array, " r"]:
-    """KSD of every repeat."""
+def look(key: Key, students: Student, settings: Settings) -> dict[str, Float[Array, " r"]]:
+    """What is watched along training, of every repeat."""
 
     def one(student, key):
-        return discrepancy(student.sample(key, None, settings.draws))
+        draw, exact = jax.random.split(key)
+        z = student.sample(draw, None, 5 * settings.draws)
+        return {
+            "ksd": discrepancy(z[: settings.draws]),
+            "w1": wasserstein_1(z[:, 0], TARGET.sample(exact, 20_000)[:, 0]),
+            "weight_error": jnp.abs((z > 0).mean() - 0.5),
+        }
 
     return eqx.filter_vmap(one)(students, jax.random.split(key, settings.repeats))
 
@@ -234,22 +206,9 @@ class TrainedRow:
     measured: dict[str, Array]
 
     @property
-    def one_repeat(self) -> Float[Array, "n 1"]:
-        """Draws of the first repeat."""
-        return self.result.sample(jax.random.key(self.settings.seed), 20_000)[0]
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        """What identifies the row in the table."""
-        row, key = self.row, jax.random.key(0)
-        return {
-            "name": row.name,
-            "student": type(row.student(key)).__name__,
-            "feedback": type(row.feedback).__name__,
-            "wild": row.wild,
-            "learnt_weights": row.learnt_weights,
-            "from_paper": row.paper,
-        }
+    def source(self) -> dict[str, Any]:
+        """Where the figures come from."""
+        return provenance(self.settings.decisive, self.settings.seed, self.result.seconds)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -257,7 +216,7 @@ class TrainedRow:
         m = {name: np.asarray(value) for name, value in self.measured.items()}
         return {
             "kind": "summary",
-            **self.labels,
+            **self.row.labels,
             "repeats": self.settings.repeats,
             "both_modes": int(m["both_modes"].sum()),
             "ksd": float(np.median(m["ksd"])),
@@ -266,21 +225,65 @@ class TrainedRow:
             "mode_variance": _median(m["mode_variance"]),
             "mode_variances": [_median(mode) for mode in m["mode_variance"].T],
             "compile_seconds": self.result.compile_seconds,
-            **provenance(self.settings, self.settings.seed, self.result.seconds),
+            **self.source,
         }
 
     @property
     def curve(self) -> dict[str, Any]:
-        """KSD against updates and run time: quartiles over repeats."""
-        quartiles = np.quantile(np.asarray(self.progress.ksd), [0.25, 0.5, 0.75], axis=1)
+        """KSD, W1 and weights against updates and run time, and a histogram of one repeat's draws."""
+        draws = np.asarray(self.result.sample(jax.random.key(self.settings.seed), 20_000)[0])
+        quartiles = np.quantile(self.progress["ksd"], [0.25, 0.5, 0.75], axis=1)
         return {
             "kind": "curve",
-            **self.labels,
-            "step": self.progress.steps[1:],
-            "training_seconds": self.progress.seconds[1:],
-            "ksd_quartiles": np.round(quartiles, 4).tolist(),
-            **provenance(self.settings, self.settings.seed, self.result.seconds),
+            **self.row.labels,
+            "step": self.progress.steps,
+            "training_seconds": np.round(self.progress.seconds, 3),
+            **{name: np.round(self.progress[name], 4) for name in ("ksd", "w1", "weight_error")},
+            "ksd_quartiles": np.round(quartiles, 4),
+            "histogram": np.round(np.histogram(draws, EDGES, density=True)[0], 4),
+            **self.source,
         }
+
+
+def gains(rows: Sequence[Mapping[str, Any]], settings: Settings) -> list[dict[str, Any]]:
+    """What the longest of the paper's chains gain over the shortest, for each student and T x eta."""
+    curves = {row["name"]: row for row in rows if row["kind"] == "curve"}
+    made = []
+    for student in PAPER_STUDENTS:
+        for distance in DISTANCES:
+            pair = [curves.get(chain_name(student, t, distance)) for t in (LENGTHS[0], LENGTHS[-1])]
+            if None not in pair:
+                made.append(_gain(student, distance, *pair, settings))
+    return made
+
+
+def _gain(student: str, distance: float, short: Any, long: Any, settings: Settings) -> dict[str, Any]:
+    """By how much KSD and W1 fall, with standard errors over repeats, which share their starts.
+
+    ``updates`` compares the means over the second half of the updates; ``seconds`` the short chains'
+    last look with what the long ones have at the same run time.
+    """
+    figures: dict[str, float] = {}
+    for name in ("ksd", "w1"):
+        before, after = np.asarray(short[name]), np.asarray(long[name])
+        half = len(before) // 2
+        at = min(
+            np.searchsorted(long["training_seconds"], short["training_seconds"][-1]), len(after) - 1
+        )
+        for what, gained in (
+            ("updates", before[half:].mean(0) - after[half:].mean(0)),
+            ("seconds", before[-1] - after[at]),
+        ):
+            figures[f"{name}_gain_{what}"] = float(gained.mean())
+            figures[f"{name}_gain_{what}_se"] = float(gained.std(ddof=1) / len(gained) ** 0.5)
+    return {
+        "kind": "gain",
+        "name": f"{student}, T eta={distance:g}: T={LENGTHS[-1]} over T={LENGTHS[0]}",
+        "student": student,
+        "distance": distance,
+        **figures,
+        **provenance(settings.decisive, settings.seed, 0.0),
+    }
 
 
 def exact_row(settings: Settings) -> dict[str, Any]:
@@ -291,7 +294,7 @@ def exact_row(settings: Settings) -> dict[str, Any]:
         "kind": "exact",
         "name": "exact draws",
         **{name: float(jnp.median(measured[name])) for name in ("ksd", "w1", "weight_error")},
-        **provenance(settings, settings.seed, time.perf_counter() - started),
+        **provenance(settings.decisive, settings.seed, time.perf_counter() - started),
     }
 
 

@@ -151,6 +151,8 @@ def _run_one(
         "method": name,
         "encoder": method.encoder,
         "amortised": method.amortised,
+        "learns_from_teacher": method.learns_from_teacher,
+        "refined": False,
         "wild": method.wild,
         "train_seed": seed,
         "core_seconds": trained.core_seconds,

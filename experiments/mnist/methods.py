@@ -1,9 +1,7 @@
 """The methods as choices of ingredients: an encoder, a teacher and a feedback per stage of training.
 
 The paper's eta is read in one of two ways. A Langevin step is z' = z + eps grad log p(z) + sqrt(2 eps)
-noise; "eta" takes eps = eta, "root" takes eps = eta^2 / 2, the eps of a leapfrog step of size eta. The
-largest eps that is stable on a trained decoder is about 0.02, so T=5, eta=0.2 is past it in the first
-reading and at it in the second.
+noise; "eta" takes eps = eta, "root" takes eps = eta^2 / 2, the eps of a leapfrog step of size eta.
 """
 
 from collections.abc import Callable
@@ -19,7 +17,9 @@ from understudy.feedbacks import (
     ExclusiveKL,
     InclusiveKL,
     JensenShannon,
+    SemiImplicitInclusiveKL,
     SemiImplicitKL,
+    WeightedSum,
 )
 from understudy.networks.images import ImageCriticBuilder, ImageDecoder
 from understudy.students import (
@@ -72,6 +72,7 @@ class Method:
         stages: each starts from the decoder, and from the encoder if of its kind, of the one before.
         encoder: as the paper's table names it.
         amortised: whether theta learns from a teacher that starts at an encoder's draws.
+        learns_from_teacher: whether the encoder's own loss uses the teacher's draws.
         wild: whether the encoder has no density.
         own_proposal: whether the encoder serves as the proposal of importance sampling.
     """
@@ -79,6 +80,7 @@ class Method:
     stages: tuple[Stage, ...]
     encoder: str = "Gaussian"
     amortised: bool = False
+    learns_from_teacher: bool = False
     wild: bool = False
     own_proposal: bool = False
 
@@ -127,6 +129,15 @@ def _elbo() -> Feedback:
     return AdversarialELBO(critic=ImageCriticBuilder())
 
 
+def _both_kl() -> Feedback:
+    """A bound that holds the place, and the teacher's draws, which give the shape."""
+    return WeightedSum([(1.0, ExclusiveKL()), (1.0, InclusiveKL())])
+
+
+def _both_semi_implicit() -> Feedback:
+    return WeightedSum([(1.0, SemiImplicitKL()), (1.0, SemiImplicitInclusiveKL())])
+
+
 def _vae(share: float) -> Stage:
     return Stage("VAE", "gaussian", _none, ExclusiveKL, share, 2e-3)
 
@@ -134,7 +145,7 @@ def _vae(share: float) -> Stage:
 def _amc(encoder: str, steps: int, eta: float) -> tuple[str, Method]:
     name = f"AMC {encoder}, T={steps}, eta={eta}"
     stage = Stage(name, encoder, _langevin(steps, eta), _jensen_shannon)
-    return name, Method((stage,), encoder, amortised=True, wild=True)
+    return name, Method((stage,), encoder, amortised=True, learns_from_teacher=True, wild=True)
 
 
 def _avb(encoder: str) -> tuple[str, Method]:
@@ -156,18 +167,41 @@ def _ours(*transitions: int, warm: float = 0.5) -> tuple[str, Method]:
     return name, Method((_vae(warm), *stages), amortised=True, own_proposal=True)
 
 
+def _loop(transitions: int, warm: float = 0.5) -> tuple[str, Method]:
+    """As ours, but that the encoder learns from its teacher too: exclusive and inclusive KL."""
+    name = f"HMC-AMC Gaussian, T={transitions}"
+    taught = Stage(name, "gaussian", _hamiltonian(transitions), _both_kl, 1 - warm, 2e-3)
+    return name, Method(
+        (_vae(warm), taught), amortised=True, learns_from_teacher=True, own_proposal=True
+    )
+
+
 def _ours_wild(encoder: str, transitions: int, warm: float = 0.5) -> tuple[str, Method]:
     name = f"HMC-AMC {encoder}, T={transitions}"
     taught = Stage(name, encoder, _hamiltonian(transitions), _jensen_shannon, 1 - warm, 2e-3)
-    return name, Method((_vae(warm), taught), encoder, amortised=True, wild=True)
+    return name, Method(
+        (_vae(warm), taught), encoder, amortised=True, learns_from_teacher=True, wild=True
+    )
+
+
+def _sivi(warm: float) -> Stage:
+    return Stage("SIVI", "semi-implicit", _none, SemiImplicitKL, warm, 2e-3)
 
 
 def _ours_semi_implicit(transitions: int, warm: float = 0.5) -> tuple[str, Method]:
     """As ours, with a wild encoder from the first update on."""
     name, encoder = f"HMC-VI semi-implicit, T={transitions}", "semi-implicit"
-    first = Stage("SIVI", encoder, _none, SemiImplicitKL, warm, 2e-3)
     taught = Stage(name, encoder, _hamiltonian(transitions), SemiImplicitKL, 1 - warm, 2e-3)
-    return name, Method((first, taught), encoder, amortised=True, wild=True)
+    return name, Method((_sivi(warm), taught), encoder, amortised=True, wild=True)
+
+
+def _wild_loop(transitions: int, warm: float = 0.5) -> tuple[str, Method]:
+    """The same, but that the wild encoder learns from its teacher too, through its mixture."""
+    name, encoder = f"HMC-AMC semi-implicit, T={transitions}", "semi-implicit"
+    taught = Stage(name, encoder, _hamiltonian(transitions), _both_semi_implicit, 1 - warm, 2e-3)
+    return name, Method(
+        (_sivi(warm), taught), encoder, amortised=True, learns_from_teacher=True, wild=True
+    )
 
 
 _MCMC_VI = Stage("MCMC-VI", "gaussian", _langevin(5, 0.2), ExclusiveKL)
@@ -177,10 +211,13 @@ _PERSISTENT = Stage("persistent MCMC", "table", _langevin(50, 0.02), Copy)
 METHODS: dict[str, Method] = {
     "VAE": Method((_vae(0.5), _vae(0.5)), own_proposal=True),
     "MCMC-VI, T=5, eta=0.2": Method((_MCMC_VI,), amortised=True, own_proposal=True),
-    "AMC Gaussian, T=5, eta=0.2": Method((_INCLUSIVE,), amortised=True, own_proposal=True),
+    "AMC Gaussian, T=5, eta=0.2": Method(
+        (_INCLUSIVE,), amortised=True, learns_from_teacher=True, own_proposal=True
+    ),
     **dict(_amc(encoder, *how) for encoder in ("CNN-G", "CNN-B") for how in ((5, 0.2), (50, 0.02))),
     **dict(map(_avb, ("CNN-G", "CNN-B"))),
     "persistent MCMC, T=50, eta=0.02": Method((_PERSISTENT,), "none"),
-    **dict([_ours(2), _ours(4), _ours(4, 12), _ours_wild("CNN-G", 4), _ours_semi_implicit(4)]),
+    **dict([_ours(2), _ours(4), _ours(4, 12), _ours_semi_implicit(4)]),
+    **dict([_loop(4), _wild_loop(4), _ours_wild("CNN-G", 4)]),
 }
 QUICK = ("VAE", "HMC-VI, T=2", "AMC CNN-G, T=5, eta=0.2", "persistent MCMC, T=50, eta=0.02")

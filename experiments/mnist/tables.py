@@ -25,21 +25,23 @@ PAPER = {
 }
 PAPER_IMPUTATION = {"VAE": (0.411, 0.061), "CNN-G": (0.701, 0.059), "CNN-B": (0.933, 0.064)}
 
+TAUGHT = "encoder learns from its teacher"
 LIKELIHOODS = (
-    *("row", "encoder", "paper's IW-LL", "paper's HAIS-LL", "updates", "IW-LL", "IW-ESS"),
+    *("row", "encoder", TAUGHT, "paper's IW-LL", "paper's HAIS-LL", "updates", "IW-LL", "IW-ESS"),
     *("HAIS-LL", "HAIS-ESS"),
 )
-DIFFERENCES = ("method", "trainings", "HAIS-LL less the VAE's, paired over images")
+DIFFERENCES = ("method", TAUGHT, "trainings", "HAIS-LL less the VAE's, paired over images")
 SHORT = (
     "row",
     "encoder",
+    TAUGHT,
     "eps of a step",
     "paper's HAIS-LL less its VAE's",
     "updates",
     "HAIS-LL less the VAE's",
 )
 EPS = {"eta": "eta", "root": "eta^2 / 2"}
-IMPUTATION = ("method", "mask", "entropy", "l1 distance", "true class")
+IMPUTATION = ("method", TAUGHT, "chains at prediction", "mask", "entropy", "l1 distance", "true class")
 
 
 def likelihoods(results: Path) -> list[Sequence[str]]:
@@ -53,6 +55,7 @@ def _likelihood(row: Row) -> Sequence[str]:
     return (
         row["name"],
         row["encoder"],
+        _taught(row),
         *theirs,
         f"{row['updates']:,}",
         f"{row['iw_ll']:.2f}",
@@ -62,10 +65,15 @@ def _likelihood(row: Row) -> Sequence[str]:
     )
 
 
+def _taught(row: Row) -> str:
+    return "yes" if row["learns_from_teacher"] else "no"
+
+
 def differences(results: Path) -> list[Sequence[str]]:
     """Every method against the VAE of the same seed, on the same images."""
+    taught = {row["method"]: _taught(row) for row in files.read_rows(results / "mnist.jsonl")}
     return [
-        (method, str(trainings), f"{mean:+.2f} ± {error:.2f}")
+        (method, taught[method], str(trainings), f"{mean:+.2f} ± {error:.2f}")
         for method, (mean, error, trainings) in paired(results).items()
     ]
 
@@ -92,6 +100,7 @@ def _short(row: Row, apart: np.ndarray) -> Sequence[str]:
     return (
         row["method"],
         row["encoder"],
+        _taught(row),
         EPS[row["settings"]["eta"]] if "eta" in row["method"] else "",
         "" if paper is None else f"{paper[2] - PAPER['VAE'][2]:+.2f}",
         f"{row['updates']:,}",
@@ -118,13 +127,14 @@ def _mean(numbers: np.ndarray) -> tuple[float, float]:
 def imputations(results: Path) -> list[Sequence[str]]:
     """Label entropy and distance after Gibbs sampling, the paper's first."""
     paper = [
-        (f"{name} (paper)", "", f"{entropy:.3f}", f"{distance:.3f}", "")
+        (f"{name} (paper)", "", "", "", f"{entropy:.3f}", f"{distance:.3f}", "")
         for name, (entropy, distance) in PAPER_IMPUTATION.items()
     ]
     rows = files.read_rows(results / "imputation.jsonl")
     ours = [
         (
-            *(r["method"], r["mask"], f"{r['entropy']:.3f} ± {r['entropy_se']:.3f}"),
+            *(r["method"], _taught(r), "refined" if r["refined"] else "none", r["mask"]),
+            f"{r['entropy']:.3f} ± {r['entropy_se']:.3f}",
             *(f"{r['l1']:.3f}", f"{r['accuracy']:.2f}"),
         )
         for r in rows

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         teachers,
     )
     from understudy.amortising import Amortised, amortise
-    from understudy.batches import Binarised, Minibatches
+    from understudy.batches import Binarised, Minibatches, Stream
     from understudy.core import (
         CannotMoveError,
         Divergence,
@@ -63,6 +63,7 @@ _HOMES = {
     "Posterior": "posterior",
     "Projection": "core",
     "StoreError": "files",
+    "Stream": "batches",
     "Student": "core",
     "Target": "core",
     "Teacher": "core",
@@ -93,6 +94,7 @@ __all__ = [
     "Posterior",
     "Projection",
     "StoreError",
+    "Stream",
     "Student",
     "Target",
     "Teacher",

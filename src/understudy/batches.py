@@ -1,13 +1,16 @@
-"""Where conditions come from: rows of a data set a minibatch at a time, binarised images, nothing."""
+"""Where conditions come from: rows of a data set, binarised images, a stream from the host, nothing."""
 
-from collections.abc import Callable
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from understudy.checks import flag, number, shown, whole
 from understudy.core import Condition, Indexed, IngredientError, Key
@@ -112,15 +115,177 @@ def binarise(key: Key, pixels: Array) -> Float[Array, "..."]:
     return (jax.random.uniform(key, pixels.shape) < grey).astype(float)
 
 
+class Window(eqx.Module):
+    """Some batches of a stream, on the device: update ``t`` learns from batch ``t``.
+
+    Args:
+        batches: arrays whose first axis counts the batches.
+        first: number of the first.
+    """
+
+    batches: PyTree
+    first: Int[Array, ""]
+
+    def __call__(self, key: Key) -> Condition:
+        """The first batch, whatever the key."""
+        del key
+        return jax.tree.map(lambda leaf: leaf[0], self.batches)
+
+    def at(self, step: Int[Array, ""]) -> Condition:
+        """The batch of one update."""
+        return jax.tree.map(lambda leaf: leaf[step - self.first], self.batches)
+
+
+class Stream:
+    """Batches of conditions from the host, one for each update: a loader, files, any iterable.
+
+    Give it to ``train`` as ``data``. A thread reads ahead while updates run; ``chunk`` batches are on
+    the device at a time. Update t learns from batch t, so that a resumed run goes on with the batch
+    after the last one it learnt from; the same batches have to come in the same order again.
+
+    Args:
+        batches: an iterable of arrays (or trees of them) with one row per condition, all of one shape,
+            gone through again and again. Or a function of the number of batches used so far that gives
+            those that follow, which saves skipping them when a run is resumed.
+        prefetch: batches read ahead.
+
+    Examples:
+        >>> import numpy as np, understudy
+        >>> stream = understudy.Stream([np.zeros((4, 2)), np.ones((4, 2))])
+        >>> [int(batch[0, 0]) for _, batch in zip(range(5), stream.starting(1))]
+        [1, 0, 1, 0, 1]
+    """
+
+    def __init__(self, batches: Any, prefetch: int = 64):
+        if not callable(batches) and (isinstance(batches, str) or not isinstance(batches, Iterable)):
+            raise IngredientError(
+                "batches are an iterable of arrays, such as a loader, or a function of the number of "
+                f"batches used so far; {shown(batches)} came."
+            )
+        self.batches, self.prefetch = batches, whole("prefetch", prefetch)
+        self._first: Any = None
+
+    @property
+    def first(self) -> PyTree:
+        """The first batch; all others have its shapes."""
+        if self._first is None:
+            self._first = _host_arrays(next(self._endless(0)), 0)
+            if not callable(self.batches) and iter(self.batches) is self.batches:
+                # What can be gone through only once has lost its first batch to this look.
+                self.batches = itertools.chain([self._first], self.batches)
+        return self._first
+
+    def starting(self, position: int) -> Iterator[PyTree]:
+        """The batches from a position on, without end, each with the shapes of the first."""
+        shapes = _shapes(self.first)
+        for place, batch in enumerate(self._endless(position), position):
+            arrays = _host_arrays(batch, place)
+            if _shapes(arrays) != shapes:
+                raise IngredientError(
+                    f"All batches of a stream have the shapes of the first, {shapes}; batch {place} "
+                    f"has {_shapes(arrays)}: leave out a smaller last batch (drop_last=True, say)."
+                )
+            yield arrays
+
+    def _endless(self, position: int) -> Iterator[Any]:
+        used = position if callable(self.batches) else 0
+        while True:
+            before = used
+            for batch in self.batches(used) if callable(self.batches) else self.batches:
+                used += 1
+                if used > position or callable(self.batches):
+                    yield batch
+            if used == before:
+                raise IngredientError(
+                    f"The stream ended after {used} batches: give what can be gone through again, such "
+                    "as a loader or a list rather than a generator, or ask for fewer updates."
+                )
+
+
+class Reader:
+    """Takes batches from a stream, read ahead by a thread; close it when done."""
+
+    def __init__(self, stream: Stream, position: int):
+        self.position = position
+        self._queue: queue.Queue = queue.Queue(stream.prefetch)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(
+            target=self._read, args=(stream.starting(position),), daemon=True
+        )
+        self._thread.start()
+
+    def window(self, count: int, size: int) -> Window:
+        """The next ``count`` batches, in arrays that have room for ``size``."""
+        first, self.position = self.position, self.position + count
+        return window([self._next() for _ in range(count)], first, size)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._stopped.set()
+        self._thread.join(timeout=10)
+
+    def _next(self) -> PyTree:
+        found = self._queue.get()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _read(self, batches: Iterator[PyTree]) -> None:
+        try:
+            for batch in batches:
+                if not self._put(batch):
+                    return
+        except Exception as error:  # raised where the batch is asked for
+            self._put(error)
+
+    def _put(self, found: Any) -> bool:
+        while not self._stopped.is_set():
+            try:
+                self._queue.put(found, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+def window(batches: Sequence[PyTree], first: int, size: int) -> Window:
+    """These batches in arrays that have room for ``size``, the last one again and again at their end."""
+    room = [*batches, *batches[-1:] * (size - len(batches))]
+    return Window(jax.tree.map(lambda *leaves: jnp.stack(leaves), *room), jnp.asarray(first))
+
+
+def _host_arrays(batch: Any, place: int) -> PyTree:
+    arrays = jax.tree.map(np.asarray, batch)
+    leaves = jax.tree.leaves(arrays)
+    rows = {leaf.shape[:1] for leaf in leaves}
+    if len(rows) != 1 or rows <= {(), (0,)} or not all(_numbers(leaf) for leaf in leaves):
+        raise IngredientError(
+            "A batch of a stream holds arrays of finite numbers with one row per condition, all as "
+            f"long; batch {place} is {shown(batch)}."
+        )
+    return arrays
+
+
+def _numbers(leaf: np.ndarray) -> bool:
+    return leaf.dtype.kind in "biuf" and bool(np.isfinite(leaf).all())
+
+
+def _shapes(arrays: PyTree) -> Sequence[tuple[int, ...]]:
+    return [leaf.shape for leaf in jax.tree.leaves(arrays)]
+
+
 def conditions_of(data: Any, size: int) -> Conditions:
     """What gives batches of conditions: ``data`` itself if it is a function, else its rows.
 
     Args:
-        data: None, arrays with one row per condition, or a function of a key.
+        data: None, arrays with one row per condition, a function of a key, or a :class:`Stream`, of
+            which the first batch is given.
         size: rows in a batch, where ``data`` holds arrays.
     """
     if data is None:
         return NoConditions()
+    if isinstance(data, Stream):
+        return window([data.first], 0, 1)
     if callable(data):
         return data
     arrays = _arrays(data)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,13 @@ from experiments import mnist
 from experiments.mnist import course, live, measures, methods, tables
 from understudy import files
 from understudy.core import ExplicitStudent, IngredientError
-from understudy.feedbacks import ExclusiveKL
+from understudy.feedbacks import (
+    ExclusiveKL,
+    InclusiveKL,
+    JensenShannon,
+    SemiImplicitInclusiveKL,
+    WeightedSum,
+)
 from understudy.networks.images import ImageDecoder
 from understudy.report import training_curves
 from understudy.students import DiagonalGaussian, image_encoder
@@ -18,6 +26,7 @@ from understudy.teachers import Identity
 from understudy.training import Learner, StopTraining, Training
 
 SMALL = {"hidden": (6,), "channels": (2, 3)}
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture
@@ -241,18 +250,18 @@ def test_tables_pair_every_method_with_the_vae_of_its_seed(tmp_path):
     values |= {"HMC-VI, T=2": [-88.0, -79.0], "HMC-VI, T=2, seed 1": [-78.0, -69.0]}
     np.savez(tmp_path / "mnist_hais.npz", **{name: np.asarray(v) for name, v in values.items()})
     figures = {"encoder": "Gaussian", "updates": 9, "iw_ll": -86.0, "iw_ess": 5.0, "hais_ll": -85.0}
-    figures |= {"hais_se": 1.0, "hais_ess": 12.0}
+    figures |= {"hais_se": 1.0, "hais_ess": 12.0, "learns_from_teacher": False}
     for name in values:
         method, _, seed = name.partition(", seed ")
         row = {"name": name, "method": method, "train_seed": int(seed or 0), **figures}
         files.append_row(tmp_path / "mnist.jsonl", row)
     assert tables.paired(tmp_path) == {"HMC-VI, T=2": (1.5, 0.5, 2)}
-    assert tables.differences(tmp_path) == [("HMC-VI, T=2", "2", "+1.50 ± 0.50")]
+    assert tables.differences(tmp_path) == [("HMC-VI, T=2", "no", "2", "+1.50 ± 0.50")]
     lines = tables.likelihoods(tmp_path)
-    assert lines[0][:4] == ("VAE", "Gaussian", "-81.31", "-80.64")
-    assert lines[2][2:4] == ("", "")
+    assert lines[0][:5] == ("VAE", "Gaussian", "no", "-81.31", "-80.64")
+    assert lines[2][3:5] == ("", "")
     assert tables.likelihoods(tmp_path / "nothing") == []
-    assert tables.imputations(tmp_path)[2] == ("CNN-B (paper)", "", "0.933", "0.064", "")
+    assert tables.imputations(tmp_path)[2] == ("CNN-B (paper)", "", "", "", "0.933", "0.064", "")
 
 
 def test_both_readings_of_eta_are_paired_with_one_vae(tmp_path):
@@ -267,8 +276,30 @@ def test_both_readings_of_eta_are_paired_with_one_vae(tmp_path):
         np.savez(folder / "mnist_hais.npz", **{name: np.asarray(v) for name, v in found.items()})
         for name in found:
             row = {"name": name, "method": name, "train_seed": 0, "encoder": "Gaussian", "updates": 9}
-            files.append_row(folder / "mnist.jsonl", row | {"settings": {"eta": reading}})
+            row |= {"settings": {"eta": reading}, "learns_from_teacher": False}
+            files.append_row(folder / "mnist.jsonl", row)
     vae, first, second = tables.short(tmp_path)
-    assert vae == ("VAE", "Gaussian", "", "+0.00", "9", "")
-    assert first == (langevin, "Gaussian", "eta", "-9.15", "9", "-2.50 ± 0.50")
-    assert second == (langevin, "Gaussian", "eta^2 / 2", "-9.15", "9", "+1.50 ± 0.50")
+    assert vae == ("VAE", "Gaussian", "no", "", "+0.00", "9", "")
+    assert first == (langevin, "Gaussian", "no", "eta", "-9.15", "9", "-2.50 ± 0.50")
+    assert second == (langevin, "Gaussian", "no", "eta^2 / 2", "-9.15", "9", "+1.50 ± 0.50")
+
+
+TEACHING = (InclusiveKL, JensenShannon, SemiImplicitInclusiveKL)
+
+
+@pytest.mark.parametrize("name", mnist.METHODS)
+def test_a_row_says_whether_its_encoder_learns_from_its_teacher(name):
+    method = mnist.METHODS[name]
+    feedback = method.stages[-1].feedback()
+    terms = feedback.divergences if isinstance(feedback, WeightedSum) else (feedback,)
+    assert method.learns_from_teacher == any(isinstance(term, TEACHING) for term in terms)
+    assert method.amortised or not method.learns_from_teacher
+
+
+def test_rows_in_results_say_what_their_methods_are():
+    for path in (RESULTS / "mnist.jsonl", *RESULTS.glob("short_*/mnist.jsonl")):
+        for row in files.read_rows(path):
+            assert row["learns_from_teacher"] == mnist.METHODS[row["method"]].learns_from_teacher
+            assert row["refined"] is False
+    for row in files.read_rows(RESULTS / "imputation.jsonl"):
+        assert row["refined"] == (row["settings"]["transitions"] > 0)

@@ -15,7 +15,7 @@ from understudy.core import (
     Student,
     Target,
 )
-from understudy.feedbacks import ExclusiveKL, InclusiveKL, SemiImplicitKL
+from understudy.feedbacks import ExclusiveKL, InclusiveKL, SemiImplicitInclusiveKL, SemiImplicitKL
 from understudy.students.gaussian import DiagonalGaussian, GaussianMixture
 from understudy.teachers.identity import Identity
 
@@ -264,6 +264,55 @@ def test_rows_that_are_not_kept_do_not_count_in_the_semi_implicit_bound():
     assert jnp.isfinite(SemiImplicitKL().loss(LINEAR, None, TARGET, broken))
 
 
-def test_only_semi_implicit_students_learn_by_their_bound():
+@pytest.mark.parametrize("feedback", [SemiImplicitKL(), SemiImplicitInclusiveKL()])
+def test_only_semi_implicit_students_learn_by_their_bound(feedback):
     with pytest.raises(IngredientError, match="made of random Gaussians such as SemiImplicit"):
-        SemiImplicitKL().check(TARGET, Wild(), Identity())
+        feedback.check(TARGET, Wild(), Identity())
+
+
+def inclusive_slope(teacher, fresh, lessons=20_000):
+    """The mean gradient in the slope of :class:`Linear`, and its standard error."""
+
+    def one(key):
+        lesson = lesson_of(key, LINEAR, teacher, 2)
+
+        def loss(slope):
+            student = Linear(slope, LINEAR.log_scale)
+            return SemiImplicitInclusiveKL(fresh=fresh).loss(student, None, TARGET, lesson)
+
+        return jax.grad(loss)(LINEAR.slope)
+
+    found = jax.vmap(one)(jax.random.split(jax.random.key(3), lessons))
+    return float(found.mean()), float(found.std()) / lessons**0.5
+
+
+def test_one_gaussian_makes_the_semi_implicit_divergence_the_inclusive_one():
+    """All Gaussians are the same where they do not depend on the noise."""
+    same = Linear(jnp.array(0.0), LINEAR.log_scale)
+    lesson = lesson_of(jax.random.key(4), same, lambda _, z: 0.5 * z + 1, 5)
+    found = SemiImplicitInclusiveKL(fresh=3).loss(same, None, TARGET, lesson)
+    scale = jnp.exp(LINEAR.log_scale)
+    log_q = lambda z: jax.scipy.stats.norm.logpdf(z, 0.0, scale).mean()  # noqa: E731
+    np.testing.assert_allclose(found, log_q(lesson.before) - log_q(lesson.after), rtol=1e-4)
+
+
+@pytest.mark.parametrize("fresh", [0, 5])
+def test_a_teacher_that_moves_nothing_teaches_nothing(fresh):
+    """The control variate cancels the cross entropy of its own draws."""
+    mean, error = inclusive_slope(lambda _, z: z, fresh)
+    assert abs(mean) <= 1e-6 + 4 * error
+
+
+def test_the_control_variate_has_no_gradient_on_average():
+    """So that teaching draws of their own law, not paired with them, moves the student nowhere."""
+    again = lambda key, z: 1.5 * jax.random.normal(key, z.shape)  # noqa: E731
+    few, few_error = inclusive_slope(again, 400, lessons=2000)
+    assert abs(few) < 0.02 + 4 * few_error
+
+
+def test_a_wider_teacher_widens_the_semi_implicit_student():
+    """d/d slope of KL[N(0, w) || N(0, v)] = slope (v - w) / v^2, with v = slope^2 + scale^2."""
+    wide = lambda key, z: 2.0 * jax.random.normal(key, z.shape)  # noqa: E731
+    mean, error = inclusive_slope(wide, 400, lessons=4000)
+    exact = 1.2 * (1.5**2 - 4.0) / 1.5**4
+    assert mean == pytest.approx(exact, abs=0.03 + 4 * error)

@@ -2,14 +2,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from understudy import files, train
+from understudy import files, methods, train
 from understudy.core import CONDITIONS, IngredientError
 from understudy.feedbacks import JensenShannon
-from understudy.networks.images import ImageCriticBuilder
+from understudy.networks.images import ConvolutionalFeatures, ImageCriticBuilder, ImageDecoder
 from understudy.students import DropoutEncoder, NoisyEncoder, image_encoder
-from understudy.targets import LogDensity
+from understudy.targets import LatentVariableModel, LogDensity
 from understudy.teachers import Langevin
 
 KEY = jax.random.key(0)
@@ -71,3 +72,56 @@ def test_the_gaussian_encoder_of_images_has_a_density():
 def test_too_many_noises_are_refused():
     with pytest.raises(IngredientError, match="fewer"):
         NoisyEncoder(KEY, 2, (8, 8), noise=100, **SMALL)
+
+
+COLOUR = (6, 7, 3)
+
+
+def test_colours_are_channels():
+    """A network whose kernel sees one colour alone says the same of the grey image of that colour."""
+    colour = ConvolutionalFeatures(KEY, COLOUR, (4,))
+    kernel = colour.layers[0].kernel
+    blind = eqx.tree_at(lambda f: f.layers[0].kernel, colour, kernel.at[:, :, 1:].set(0.0))
+    grey = ConvolutionalFeatures(KEY, COLOUR[:2], (4,))
+    grey = eqx.tree_at(lambda f: f.layers[0].kernel, grey, kernel[:, :, :1])
+    x = jax.random.normal(KEY, COLOUR)
+    np.testing.assert_allclose(blind(x), grey(x[..., 0]), atol=1e-5)
+    assert (jnp.abs(colour(x) - blind(x)) > 1e-3).any()
+
+
+def test_a_model_of_colour_images_learns():
+    model = LatentVariableModel(ImageDecoder(KEY, 2, COLOUR, **SMALL), 2)
+    assert model.generate(KEY, 3).shape == (3, *COLOUR)
+    encoder = image_encoder(KEY, 2, COLOUR, **SMALL)
+    images = (jax.random.uniform(KEY, (9, *COLOUR)) < jnp.array([0.9, 0.5, 0.1])).astype(float)
+    made = methods.vae(
+        model,
+        encoder,
+        images,
+        updates=60,
+        batch_size=9,
+        particles=1,
+        optimiser=optax.adam(1e-2),
+        model_optimiser=optax.adam(1e-2),
+        progress=False,
+    )
+    shares = made.state.target.generate(KEY, 20).mean((0, 1, 2))
+    assert shares[0] > 0.7 > shares[1] > 0.3 > shares[2]
+
+
+def test_wild_encoders_and_critics_see_colours():
+    x = jax.random.normal(KEY, (4, *COLOUR))
+    student = NoisyEncoder(KEY, 2, COLOUR, noise=3, **SMALL).settled(x)
+    assert student.sample(KEY, x[0], 5).shape == (5, 2)
+    assert ImageCriticBuilder((4, 8), (6,))(KEY, 2, x[0]).features.layers[0].kernel.shape[2] == 3
+
+
+@pytest.mark.parametrize("size", [(8,), (8, 8, 1), (8, 8, 3, 2)])
+def test_sizes_that_are_none_are_refused(size):
+    with pytest.raises(IngredientError, match="height, width"):
+        image_encoder(KEY, 2, size, **SMALL)
+
+
+def test_images_without_their_colours_are_refused():
+    with pytest.raises(IngredientError, match="3 colours"):
+        image_encoder(KEY, 2, COLOUR, **SMALL).sample(KEY, jnp.zeros(COLOUR[:2]), 1)

@@ -8,7 +8,12 @@ from understudy.feedbacks.adversarial import (
 )
 from understudy.feedbacks.common import CriticFree
 from understudy.feedbacks.critics import CriticBuilder
-from understudy.feedbacks.likelihood import ExclusiveKL, InclusiveKL, SemiImplicitKL
+from understudy.feedbacks.likelihood import (
+    ExclusiveKL,
+    InclusiveKL,
+    SemiImplicitInclusiveKL,
+    SemiImplicitKL,
+)
 from understudy.feedbacks.matching import (
     EnergyDistance,
     EnergyMatching,
@@ -19,6 +24,7 @@ from understudy.feedbacks.matching import (
 from understudy.feedbacks.projection import Copy, MomentProjection
 from understudy.feedbacks.ratio import AdversarialELBO, ContrastiveDivergence, DensityRatio
 from understudy.feedbacks.stein import KernelSteinDiscrepancy, LearntStein
+from understudy.feedbacks.viewed import Viewed
 from understudy.feedbacks.weighted import WeightedSum
 
 __all__ = [
@@ -40,8 +46,10 @@ __all__ = [
     "MaximumMeanDiscrepancy",
     "MomentMatching",
     "MomentProjection",
+    "SemiImplicitInclusiveKL",
     "SemiImplicitKL",
     "SquaredDistance",
+    "Viewed",
     "Wasserstein",
     "WeightedSum",
 ]

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Scalar
 
-from understudy.checks import random_key, sizes, whole
-from understudy.core import Condition, Key
+from understudy.checks import random_key, shown, sizes, whole
+from understudy.core import Condition, IngredientError, Key
 from understudy.networks import Perceptron
 from understudy.networks.convolutions import (
     BatchNormalisation,
@@ -20,13 +20,37 @@ from understudy.networks.convolutions import (
     leaky,
 )
 
+ImageSize = Sequence[int]
+"""Height and width of images, and their number of colours if they have several."""
+
+
+def split_size(size: ImageSize) -> tuple[Size, int]:
+    """Height and width, and the number of colours, one if it is not said."""
+    found = sizes("size", size)
+    if len(found) not in (2, 3) or found[2:] == [1]:
+        raise IngredientError(
+            "size is (height, width) for grey images, (height, width, colours) for others; "
+            f"{shown(size)} came: grey images come without an axis of colours, images[..., 0]."
+        )
+    return (found[0], found[1]), (found[2] if len(found) == 3 else 1)
+
+
+def with_colours(x: Float[Array, "..."], colours: int) -> Float[Array, "..."]:
+    """Images with an axis of colours at the end, also where there is but one."""
+    if colours > 1 and x.shape[-1] != colours:
+        raise IngredientError(
+            f"This network was built for images of {colours} colours, along the last axis; one of "
+            f"shape {x.shape} came."
+        )
+    return x[..., None] if colours == 1 else x
+
 
 class ConvolutionalFeatures(eqx.Module):
     """Strided convolutions of one image, as one vector; the activation of the last is left to do.
 
     Args:
         key: random key for the kernels.
-        size: height and width of the images.
+        size: height and width of the images, and the number of colours if there are several.
         channels: of the layers.
         width: of the kernels.
         normalised: whether every layer is followed by batch normalisation.
@@ -39,18 +63,19 @@ class ConvolutionalFeatures(eqx.Module):
     def __init__(
         self,
         key: Key,
-        size: Size,
+        size: ImageSize,
         channels: Sequence[int] = (16, 32, 32),
         width: int = 5,
         normalised: bool = False,
         form: Form = "rows",
     ):
         channels = sizes("channels", channels)
+        area, colours = split_size(size)
         keys = jax.random.split(random_key(key), len(channels))
         self.layers = []
-        for one, c, o in zip(keys, [1, *channels[:-1]], channels, strict=True):
-            size = self.layers[-1].out if self.layers else size
-            layer = Convolution(one, size, (c, o), width, 2, form, not normalised)  # pyright: ignore
+        for one, c, o in zip(keys, [colours, *channels[:-1]], channels, strict=True):
+            area = self.layers[-1].out if self.layers else area
+            layer = Convolution(one, area, (c, o), width, 2, form, not normalised)  # pyright: ignore
             self.layers.append(layer)
         self.norms = [BatchNormalisation(o) for o in channels] if normalised else []
 
@@ -60,17 +85,17 @@ class ConvolutionalFeatures(eqx.Module):
         height, width = self.layers[-1].out
         return height * width * self.layers[-1].kernel.shape[-1]
 
-    def __call__(self, x: Float[Array, "h w"]) -> Float[Array, " m"]:
+    def __call__(self, x: Float[Array, "h w ..."]) -> Float[Array, " m"]:
         """The features of one image."""
-        h = x[..., None]
+        h = with_colours(x, self.layers[0].kernel.shape[2])
         for depth, layer in enumerate(self.layers):
             h = layer(h if depth == 0 else leaky(h))
             h = self.norms[depth](h) if self.norms else h
         return h.ravel()
 
-    def settled(self, x: Float[Array, "b h w"]) -> "ConvolutionalFeatures":
+    def settled(self, x: Float[Array, "b h w ..."]) -> "ConvolutionalFeatures":
         """The same with the normalisation's statistics of these images stored."""
-        h, norms = x[..., None], []
+        h, norms = with_colours(x, self.layers[0].kernel.shape[2]), []
         for depth, norm in enumerate(self.norms):
             h = jax.vmap(self.layers[depth])(h if depth == 0 else leaky(h))
             norms.append(norm.settled(h))
@@ -83,7 +108,7 @@ class ImageNetwork(eqx.Module):
 
     Args:
         key: random key for the weights.
-        size: height and width of the images.
+        size: height and width of the images, and the number of colours if there are several.
         outputs: how many numbers come out.
         hidden: widths of the perceptron's hidden layers.
         channels: of the convolutions.
@@ -95,7 +120,7 @@ class ImageNetwork(eqx.Module):
     def __init__(
         self,
         key: Key,
-        size: Size,
+        size: ImageSize,
         outputs: int,
         hidden: Sequence[int] = (500,),
         channels: Sequence[int] = (16, 32, 32),
@@ -116,7 +141,7 @@ class ImageDecoder(eqx.Module):
     Args:
         key: random key for the weights.
         dim: size of the latent vector.
-        size: height and width of the image.
+        size: height and width of the image, and the number of colours if there are several.
         hidden: widths of the perceptron's hidden layers.
         channels: of the layers, as of the encoder that it mirrors.
         form: of the deconvolutions.
@@ -130,13 +155,14 @@ class ImageDecoder(eqx.Module):
         self,
         key: Key,
         dim: int,
-        size: Size,
+        size: ImageSize,
         hidden: Sequence[int] = (500,),
         channels: Sequence[int] = (16, 32, 32),
         form: Form = "rows",
     ):
-        channels = [1, *sizes("channels", channels)]
-        steps = [size]
+        area, colours = split_size(size)
+        channels = [colours, *sizes("channels", channels)]
+        steps = [area]
         for _ in channels[1:]:
             steps.append((-(-steps[-1][0] // 2), -(-steps[-1][1] // 2)))
         keys = jax.random.split(random_key(key), len(channels))
@@ -153,12 +179,12 @@ class ImageDecoder(eqx.Module):
         """The same with the matrices of its deconvolutions made, for many latent vectors."""
         return eqx.tree_at(lambda d: d.layers, self, [layer.prepared() for layer in self.layers])
 
-    def __call__(self, z: Float[Array, " d"]) -> Float[Array, "h w"]:
+    def __call__(self, z: Float[Array, " d"]) -> Float[Array, "h w ..."]:
         """Decode one latent vector."""
         h = self.head(z).reshape(self.shape)
         for layer in self.layers:
             h = layer(leaky(h))
-        return h[..., 0]
+        return h[..., 0] if h.shape[-1] == 1 else h
 
 
 class ImageCritic(eqx.Module):
@@ -194,7 +220,7 @@ class ImageCriticBuilder(eqx.Module):
 
 
 def wild_features(
-    key: Key, size: Size, channels: Sequence[int] = (32, 64, 128, 256)
+    key: Key, size: ImageSize, channels: Sequence[int] = (32, 64, 128, 256)
 ) -> ConvolutionalFeatures:
     """The convolutions of the paper's critic and wild encoders: 3 x 3, batch normalised."""
     return ConvolutionalFeatures(key, size, channels, width=3, normalised=True, form="patches")

@@ -10,15 +10,20 @@ from jaxtyping import Array, Float
 from understudy.checks import fraction, random_key, sizes, whole
 from understudy.core import Condition, IngredientError, Key, Student
 from understudy.networks import Perceptron
-from understudy.networks.convolutions import Size, leaky
-from understudy.networks.images import ConvolutionalFeatures, ImageNetwork, wild_features
+from understudy.networks.convolutions import leaky
+from understudy.networks.images import (
+    ConvolutionalFeatures,
+    ImageNetwork,
+    ImageSize,
+    wild_features,
+)
 from understudy.students.encoders import GaussianEncoder
 
 
 def image_encoder(
     key: Key,
     dim: int,
-    size: Size,
+    size: ImageSize,
     hidden: Sequence[int] = (500,),
     channels: Sequence[int] = (16, 32, 32),
 ) -> GaussianEncoder:
@@ -27,7 +32,7 @@ def image_encoder(
     Args:
         key: random key for the weights.
         dim: size of a draw.
-        size: height and width of the images.
+        size: height and width of the images, and the number of colours if there are several.
         hidden: widths of the perceptron's hidden layers.
         channels: of the convolutions.
 
@@ -46,7 +51,7 @@ class WildImageEncoder(Student):
 
     features: eqx.AbstractVar[ConvolutionalFeatures]
 
-    def settled(self, x: Float[Array, "b h w"]) -> "WildImageEncoder":
+    def settled(self, x: Float[Array, "b h w ..."]) -> "WildImageEncoder":
         """The same with the statistics of these images stored, for use after training."""
         return eqx.tree_at(lambda student: student.features, self, self.features.settled(x))
 
@@ -62,7 +67,7 @@ class NoisyEncoder(WildImageEncoder):
     Args:
         key: random key for the weights.
         dim: size of a draw.
-        size: height and width of the images.
+        size: height and width of the images, and the number of colours if there are several.
         noise: number of Gaussian noises.
         hidden: widths of the perceptron's hidden layers.
         channels: of the convolutions.
@@ -77,7 +82,7 @@ class NoisyEncoder(WildImageEncoder):
         self,
         key: Key,
         dim: int,
-        size: Size,
+        size: ImageSize,
         noise: int = 32,
         hidden: Sequence[int] = (500, 500),
         channels: Sequence[int] = (32, 64, 128, 256),
@@ -110,7 +115,7 @@ class DropoutEncoder(WildImageEncoder):
     Args:
         key: random key for the weights.
         dim: size of a draw.
-        size: height and width of the images.
+        size: height and width of the images, and the number of colours if there are several.
         rate: how likely a feature is dropped.
         hidden: widths of the perceptron's hidden layers.
         channels: of the convolutions.
@@ -125,7 +130,7 @@ class DropoutEncoder(WildImageEncoder):
         self,
         key: Key,
         dim: int,
-        size: Size,
+        size: ImageSize,
         rate: float = 0.5,
         hidden: Sequence[int] = (500, 500),
         channels: Sequence[int] = (32, 64, 128, 256),

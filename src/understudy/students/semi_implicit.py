@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 from understudy.checks import random_key, sizes, whole
 from understudy.core import Condition, Key, SemiImplicitStudent
 from understudy.networks import Perceptron, flat
-from understudy.networks.convolutions import Size, leaky
-from understudy.networks.images import ConvolutionalFeatures
+from understudy.networks.convolutions import leaky
+from understudy.networks.images import ConvolutionalFeatures, ImageSize
 from understudy.students.common import features as flat_features
 
 
@@ -99,7 +99,7 @@ def semi_implicit(
 def semi_implicit_encoder(
     key: Key,
     dim: int,
-    size: Size,
+    size: ImageSize,
     noise: int = 32,
     hidden: Sequence[int] = (500,),
     channels: Sequence[int] = (16, 32, 32),

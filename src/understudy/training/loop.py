@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from understudy.batches import Conditions, conditions_of
+from understudy.batches import Conditions, Reader, Stream, Window, conditions_of, window
 from understudy.checks import random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, numbered
 from understudy.devices import Devices, mesh_of, on_each
@@ -132,8 +132,8 @@ def train(
             at different places).
         teacher: the Markov kernel that improves its draws.
         feedback: the divergence, or projection, by which it learns.
-        data: None for a target without conditions; arrays with one row per condition; or a function
-            of a key that gives a batch of conditions.
+        data: None for a target without conditions; arrays with one row per condition; a function of a
+            key that gives a batch of conditions; or a :class:`~understudy.Stream` from the host.
         updates: number of updates.
         batch_size: conditions per update, where ``data`` holds arrays.
         particles: draws per condition, K in the paper.
@@ -238,6 +238,7 @@ class Training:
         border.check_ingredients(target, teacher, seed, repeats)
         self.learner = learner
         self.conditions = conditions_of(data, batch_size)
+        self.stream = data if isinstance(data, Stream) else None
         self.repeats = repeats
         self.mesh = mesh_of(devices)
         self.state = _first_state(learner, self.conditions, target, student, teacher, seed, repeats)
@@ -264,7 +265,7 @@ class Training:
 
             with self._on_mesh() as placed:
                 lowered = jax.jit(run, **placed).lower(fixed, arrays, jnp.array(1))
-                self._compiled = partial(lowered.compile(options), fixed)
+                self._compiled, self._fixed = lowered.compile(options), fixed
             self.compile_seconds = time.perf_counter() - started
         return self
 
@@ -282,7 +283,7 @@ class Training:
         arrays, rest = eqx.partition(state, eqx.is_array)
         if self.mesh is not None:
             arrays = jax.device_put(arrays, on_each(self.mesh))
-        arrays, info = jax.block_until_ready(self._compiled(arrays, jnp.array(count)))
+        arrays, info = jax.block_until_ready(self._compiled(self._fixed, arrays, jnp.array(count)))
         return eqx.combine(arrays, rest), info
 
     def run(
@@ -305,12 +306,15 @@ class Training:
         if recorder is None:
             recorder = Recorder(None, 0.0, 0)
             hooks = [recorder, *hooks]
-        self.compile()
         step, seconds = _step(state), recorder.seconds
+        reader = self._reader(step, chunk)
         try:
+            self.compile()
             while step < updates:
                 count = 1 if step == 0 else min(chunk - step % chunk, updates - step)
                 started = time.perf_counter()
+                if reader is not None:
+                    self._fixed = eqx.filter((self.learner, reader.window(count, chunk)), eqx.is_array)
                 state, info = self.advance(state, count)
                 seconds += time.perf_counter() - started
                 step += count
@@ -321,7 +325,18 @@ class Training:
         except KeyboardInterrupt:
             message = recorder.interrupted(state, step)
             raise Interrupted(message, self._result(recorder, state, seconds)) from None
+        finally:
+            if reader is not None:
+                reader.close()
         return self._result(recorder, state, seconds)
+
+    def _reader(self, step: int, chunk: int) -> Reader | None:
+        """Batches of the stream, if there is one, from this update on; with room for a chunk of them."""
+        if self.stream is None:
+            return None
+        if self._compiled is None:
+            self.conditions = window([self.stream.first], 0, chunk)
+        return Reader(self.stream, step)
 
     def _result(self, recorder: Recorder, state: State, seconds: float) -> Trained:
         student = state.student if state.average is None else state.average
@@ -337,7 +352,8 @@ def _updates(
         arrays, sums, finite = carry
         state = eqx.combine(arrays, rest)
         draw, learn = jax.random.split(numbered(state.key, state.step))
-        state, info = learner.update(learn, state, conditions(draw))
+        x = conditions.at(state.step) if isinstance(conditions, Window) else conditions(draw)
+        state, info = learner.update(learn, state, x)
         sums = jax.tree.map(lambda total, v: total + jnp.where(jnp.isfinite(v), v, 0.0), sums, info)
         finite = jax.tree.map(lambda total, v: total + jnp.isfinite(v), finite, info)
         return eqx.filter(state, eqx.is_array), sums, finite
