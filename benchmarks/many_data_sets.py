@@ -201,6 +201,9 @@ def measure(name: str, settings: Settings, progress: bool | None = None) -> Iter
     each = float(np.mean([row["nuts_seconds"] for row in rows]))
     figures |= {"nuts_seconds": each, **_agreement(rows)}
     figures["over_nuts"] = figures["sample_seconds"] / (each * figures["data_sets"])
+    # So many data sets take NUTS as long as training takes, and drawing for them.
+    saved = each * (1 - figures["over_nuts"])
+    figures["break_even"] = figures["train_seconds"] / saved if saved > 0 else float("inf")
     after = _taught(inference, shifted, lessons, settings)
     figures |= _served(samples, after, len(usual.z))
     yield {"kind": "model", **figures} | provenance(
@@ -434,6 +437,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     kept = (
         *("without_chains", "shifted_without_chains", "shifted_without_chains_taught", "coverage"),
         *("near", "worst_mean_error", "worst_sd", "trusted_but_wrong", "trusted_compared", "over_nuts"),
+        "break_even",
     )
     models = [row for row in rows if row["kind"] == "model"]
     return {row["model"]: {name: row[name] for name in kept} for row in models}
