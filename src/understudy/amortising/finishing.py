@@ -33,7 +33,8 @@ _STEPS = 8
 _OFFERED = 1
 # Draws from which the spread is first guessed; chains begin at the first of them.
 _STARTS = 512
-_AT_ONCE = 2**15
+# Draws that are weighed side by side, and numbers of data that they are held against.
+_AT_ONCE, _NUMBERS_AT_ONCE = 2**15, 2**21
 
 
 class Weighed(NamedTuple):
@@ -64,17 +65,30 @@ def weigh(key: Key, student: ExplicitStudent, target: Target | None, data: DataS
         if target is None:
             none = jnp.full((), jnp.nan)
             return Weighed(z, jnp.full(n, -jnp.log(n)), none, none, none)
-        log_p = jax.vmap(lambda z: target.log_density(z, x))(z)
+        log_p = _log_densities(target, z, x)
         log_weights = jnp.where(jnp.isfinite(log_p) & jnp.isfinite(log_q), log_p - log_q, -jnp.inf)
         smooth, k = pareto_smooth(log_weights)
         return Weighed(z, smooth, k, effective_draws(smooth) / n, _moved(z, jnp.exp(smooth)))
 
     count = jax.tree.leaves(data)[0].shape[0]
     keys = jax.random.split(key, count)
-    at_once = max(1, _AT_ONCE // n)
+    at_once = max(1, min(_AT_ONCE // n, _NUMBERS_AT_ONCE // (n * max(1, _numbers(data) // count))))
     if count <= at_once:
         return jax.vmap(lambda *both: one(both))(keys, data)
     return jax.lax.map(one, (keys, data), batch_size=at_once)
+
+
+def _log_densities(target: Target, z: Float[Array, "n d"], x: DataSet) -> Float[Array, " n"]:
+    """The log density of every draw, a part of them at a time where the data set is large."""
+    side_by_side = max(1, _NUMBERS_AT_ONCE // max(1, _numbers(x)))
+    if len(z) <= side_by_side:
+        return jax.vmap(lambda z: target.log_density(z, x))(z)
+    return jax.lax.map(lambda z: target.log_density(z, x), z, batch_size=side_by_side)
+
+
+def _numbers(data: DataSet) -> int:
+    """How many numbers were observed, padding included."""
+    return sum(np.size(value) for value in data.values.values())
 
 
 def _moved(z: Float[Array, "n d"], weights: Float[Array, " n"]) -> Scalar:
