@@ -23,7 +23,7 @@ LARGEST_K, FINE_K = 0.7, 0.5
 LARGEST_R_HAT = 1.1
 # Draws that are weighed at least, and how many candidates there are to pick from.
 FEWEST = 1024
-_CANDIDATES = (4096, 16_384, 65_536)
+_CANDIDATES = (2048, 4096, 16_384, 65_536)
 _BLOCKS = (1, 4, 16, 64)
 # Resampled draws should stand for as many independent ones as this share of them.
 _WORTH = 1.5
@@ -31,8 +31,8 @@ _GROUPS, _CHAINS = 16, 256
 _WARM, _KEPT = 20, 12
 _STEPS = 8
 _OFFERED = 1
-# Draws from which the spread is first guessed; chains begin at the first of them.
-_STARTS = 512
+# Draws from which the spread is first guessed, and of how many; chains begin at the first of them.
+_STARTS, _PICKED_FROM = 512, 4096
 # Draws that are weighed side by side, and numbers of data that they are held against.
 _AT_ONCE, _NUMBERS_AT_ONCE = 2**15, 2**21
 
@@ -316,14 +316,14 @@ def _by_chains(
         return done
 
     def ran(key, data):
-        weighed = weigh(key, student, target, data, _CANDIDATES[0])
+        weighed = weigh(key, student, target, data, _PICKED_FROM)
         return run_chains(key, student, target, data, resample(key, weighed, _STARTS))
 
     ends, done.r_hat[rows], _ = in_blocks(ran, key, data, rows, blocks=(1,))
     places = np.resize(np.arange(ends.shape[1]), max(n, ends.shape[1]))
     done.z[rows] = ends[:, np.random.default_rng(0).permutation(places)[:n]]
     moves = len(rows) * _CHAINS * (2 * _WARM + _KEPT)
-    spent = moves * (_OFFERED + 1) + len(rows) * _CANDIDATES[0]
+    spent = moves * (_OFFERED + 1) + len(rows) * _PICKED_FROM
     return done._replace(likelihoods=done.likelihoods + spent, gradients=done.gradients + moves * _STEPS)
 
 

@@ -39,9 +39,7 @@ class Novelty(eqx.Module):
 
     def __call__(self, student: Any, data: DataSet) -> Float[np.ndarray, " s"]:
         """How far out, or how far in, every data set lies; above one it is unlike anything simulated."""
-        distance = _distances(AffineMap(self.mean, self.factor), _summaries(student, data))
-        both = np.maximum(distance / self.limit, self.least / np.maximum(distance, 1e-30))
-        return np.asarray(both, float)
+        return np.asarray(_novelties(self, student, data), float)
 
 
 def fit_novelty(student: Any, data: DataSet) -> Novelty:
@@ -63,3 +61,11 @@ def _distances(affine: AffineMap, seen: Any) -> Any:
 @eqx.filter_jit
 def _summaries(student: Any, data: DataSet) -> Float[Array, "s m"]:
     return jax.lax.map(student.summarise, data, batch_size=256)
+
+
+# One program: step by step the same takes several milliseconds for a data set.
+@eqx.filter_jit
+def _novelties(novelty: Novelty, student: Any, data: DataSet) -> Float[Array, " s"]:
+    seen = jax.lax.map(student.summarise, data, batch_size=256)
+    distance = _distances(AffineMap(novelty.mean, novelty.factor), seen)
+    return jnp.maximum(distance / novelty.limit, novelty.least / jnp.maximum(distance, 1e-30))
