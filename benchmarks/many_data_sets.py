@@ -177,7 +177,10 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
     for name in names:
         if name not in WORKFLOWS:
             raise IngredientError(f"{name!r} is not a model; they are {', '.join(WORKFLOWS)}.")
-    done = {row["model"] for row in files.read_rows(out / ROWS) if row["kind"] == "model"}
+    rows = files.read_rows(out / ROWS)
+    done = {row["model"] for row in rows if row["kind"] == "model"}
+    # A model whose run was cut off begins again.
+    files.write_rows(out / ROWS, [row for row in rows if row["model"] in done])
     for name in names:
         if name in done:
             continue
