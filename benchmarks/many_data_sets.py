@@ -177,15 +177,14 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
     for name in names:
         if name not in WORKFLOWS:
             raise IngredientError(f"{name!r} is not a model; they are {', '.join(WORKFLOWS)}.")
-    rows = files.read_rows(out / ROWS)
-    done = {row["model"] for row in rows if row["kind"] == "model"}
-    # A model whose run was cut off begins again.
-    files.write_rows(out / ROWS, [row for row in rows if row["model"] in done])
+    done = {row["model"] for row in files.read_rows(out / ROWS) if row["kind"] == "model"}
     for name in names:
         if name in done:
             continue
         for row in measure(name, settings, progress):
-            files.append_row(out / ROWS, {**row, "model": name})
+            # Rows of a run that was cut off are replaced.
+            called = name if row["kind"] == "model" else f"{name} {row['data_set']}"
+            files.write_rows(out / ROWS, [{**row, "model": name, "name": called}])
         jax.clear_caches()
     return summary(files.read_rows(out / ROWS))
 
