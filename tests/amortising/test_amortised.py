@@ -115,12 +115,13 @@ def test_saved_and_loaded_it_gives_the_same_draws(tmp_path):
 def test_an_exported_file_draws_for_data_given_later(tmp_path):
     inference = untrained(simulator_of(regression, (COVARIATES,), {}, "y", sizes=(4, 10)))
     inference.export(tmp_path / "regression.bin")
+    key = jax.random.key(3)
     loaded = understudy.load_exported(tmp_path / "regression.bin")
     assert loaded.inputs == {"y": (10,), "covariates": (10, 2)}
     for rows in (10, 6):
         y, covariates = np.linspace(-1, 1, rows), COVARIATES[:rows]
-        wanted = inference(y, covariates).sample(3, 300, finish=False)["weights"]
-        drawn = loaded.sample(3, 300, y=y, covariates=covariates)["weights"]
+        wanted = inference(y, covariates).sample(key, 300, finish=False)["weights"]
+        drawn = loaded.sample(key, 300, y=y, covariates=covariates)["weights"]
         np.testing.assert_allclose(drawn, wanted, rtol=1e-3, atol=1e-4)
     for given, words in [
         ({"y": np.zeros(10)}, "draws given y=, covariates=; y came"),
