@@ -34,7 +34,7 @@ HELD_OUT = 1024
 CHUNK, _LOOKS = 25, 50
 _RATE = 1e-3
 _LARGEST_GRADIENT = 5.0
-_NUMBERS_A_BATCH = 2**18
+_NUMBERS_A_BATCH = 2**16
 
 
 class Pair(NamedTuple):
