@@ -68,3 +68,36 @@ def test_one_device_is_a_mesh_too():
     assert mesh.size == 1
     assert mesh_of(mesh).size == 1
     assert mesh_of(None) is None
+
+
+DRAWN = """
+import jax, jax.numpy as jnp, numpy as np, understudy
+from understudy.posterior import Posterior, draws
+from understudy.students import FullGaussian
+from understudy.teachers import mala
+
+draws.CHUNK = 512
+target = understudy.LogDensity(lambda z: -0.5 * z @ z, 2)
+result = Posterior(target, FullGaussian(2, jnp.ones(2)), teacher=mala(0.3), record=np.ones((64, 2)))
+every = {
+    "sample": lambda devices: result.sample(0, 3000, devices=devices)["z"],
+    "finished": lambda devices: result.sample(0, 3000, finish=True, devices=devices)["z"],
+    "refine": lambda devices: result.refine(0, 3000, 4, devices=devices).z,
+    "resample": lambda devices: result.resample(0, 3000, devices=devices).z,
+    "independence": lambda devices: result.resample(0, 3000, "independence", devices=devices).z,
+    "check": lambda devices: [f.value for f in result.check(0, draws=512, devices=devices).findings],
+}
+for name, call in every.items():
+    np.testing.assert_array_equal(call(None), call(4), err_msg=name)
+placed = []
+from understudy.devices import drawing_on, in_turn
+with drawing_on(4):
+    in_turn(lambda i, block: placed.append((jnp.ones(3) + block).devices()) or block, list(range(8)))
+assert len(set().union(*placed)) == 4, placed
+"""
+
+
+def test_draws_are_the_same_on_any_number_of_devices():
+    four = os.environ | {"JAX_NUM_CPU_DEVICES": "4"}
+    ran = subprocess.run([sys.executable, "-c", DRAWN], env=four, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from understudy.core import IngredientError
 from understudy.fitting.evaluations import Evaluations
+from understudy.fitting.steps import ADVICE
 
 # Distances in deviations of the chains. What overflows before the third of them shows nothing.
 _LADDER = 30.0 * 10 ** np.arange(0.0, 6.5, 0.5)
@@ -89,5 +90,5 @@ def _sentence(line: np.ndarray | None) -> str:
         where = f"along coordinate{'s' * (len(most) > 1)} {', '.join(map(str, most))}"
     return (
         f"The posterior is improper: its density does not fall off {where}. Give every parameter a "
-        "proper prior."
+        f"proper prior; {ADVICE}."
     )
