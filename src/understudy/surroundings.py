@@ -6,6 +6,8 @@ dtypes meet on purpose, and what is not finite is put aside rather than forbidde
 
 import contextlib
 import functools
+import itertools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -13,12 +15,35 @@ import jax
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# Compiled programs take memory maps, of which a process has some 65,000, and a fit makes hundreds.
+_FITS_A_TIME = 10
+_fits, _running, _door = itertools.count(1), 0, threading.Lock()
+
 
 @contextlib.contextmanager
 def own_settings() -> Iterator[None]:
     """Compute with JAX's own rules for dtypes, and go on where a number is not finite."""
     with jax.numpy_dtype_promotion("standard"), jax.debug_nans(False), jax.debug_infs(False):
         yield
+
+
+@contextlib.contextmanager
+def one_of_many_fits() -> Iterator[None]:
+    """A fit among others of this process: before every tenth, what JAX has compiled is forgotten.
+
+    Every target brings programs of its own, and JAX would keep them until the process ends. Nothing is
+    forgotten while another thread is in the middle of a fit.
+    """
+    global _running
+    with _door:
+        if next(_fits) % _FITS_A_TIME == 0 and _running == 0:
+            jax.clear_caches()
+        _running += 1
+    try:
+        yield
+    finally:
+        with _door:
+            _running -= 1
 
 
 def in_own_precision(method: Function) -> Function:

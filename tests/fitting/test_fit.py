@@ -1,7 +1,10 @@
 """Fitting without choices, on targets whose answers are known."""
 
 import importlib
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -12,7 +15,15 @@ import pytest
 from numpyro import distributions as dist
 
 import understudy
-from understudy import Gradients, IngredientError, Interrupted, LogDensity, fit, from_numpyro
+from understudy import (
+    Gradients,
+    IngredientError,
+    Interrupted,
+    LogDensity,
+    fit,
+    from_numpyro,
+    surroundings,
+)
 from understudy.posterior.verdict import Figure, Verdict
 from understudy.students import CouplingFlow, Mixture, Placed
 from understudy.surroundings import double_precision, in_double
@@ -266,3 +277,37 @@ def test_a_flow_of_couplings_has_the_density_of_its_draws():
         flow = eqx.tree_at(where, flow, (flow.leave + 0.05, flow.curves + 0.1))
         z, log_q = flow.sample_and_log_prob(jax.random.key(1), 100)
         np.testing.assert_allclose(jax.vmap(flow.log_prob)(z), log_q, rtol=1e-8)
+
+
+MAPS = """
+import jax.numpy as jnp, understudy
+seen = []
+for i in range(FITS):
+    target = understudy.LogDensity(lambda z: -0.5 * jnp.sum((z - i) ** 2), 2)
+    result = understudy.fit(target, budget=understudy.Gradients(20_000), verbose=False, cache=False)
+    result.sample(0, 1000, finish=False)
+    seen.append(sum(1 for _ in open("/proc/self/maps")))
+assert max(seen[10:]) < 1.2 * max(seen[:10]), seen
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+def test_many_fits_in_one_process_do_not_pile_up_memory_maps():
+    code = MAPS.replace("FITS", "40")
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+
+
+def test_programs_are_forgotten_before_every_tenth_fit_and_never_in_the_midst_of_one(monkeypatch):
+    forgotten = []
+    monkeypatch.setattr(jax, "clear_caches", lambda: forgotten.append(1))
+    for _ in range(20):
+        with surroundings.one_of_many_fits():
+            pass
+    assert len(forgotten) == 2
+    with surroundings.one_of_many_fits():
+        for _ in range(20):
+            with surroundings.one_of_many_fits():
+                pass
+    assert len(forgotten) == 2

@@ -38,7 +38,7 @@ from understudy.posterior import Posterior, Stage
 from understudy.posterior.draws import columns, keep_programs
 from understudy.posterior.verdict import Verdict
 from understudy.progress import Progress
-from understudy.surroundings import own_settings
+from understudy.surroundings import one_of_many_fits, own_settings
 from understudy.teachers import hmc
 from understudy.teachers.coordinated import InCoordinates
 from understudy.training import Interrupted
@@ -109,6 +109,7 @@ def fit(
             "jax.local_devices()."
         )
     with (
+        one_of_many_fits(),
         own_settings(),
         Kept(folder, resume, target, seed) as kept,
         Progress(1.0, verbose, "compiling") as line,

@@ -7,6 +7,8 @@ from understudy.core import IngredientError
 from understudy.fitting.evaluations import Evaluations
 
 _CORNERS = 64
+# Slopes below it are rounding.
+_FLAT = 1e-10
 ADVICE = (
     "if its numbers are discrete, sum them out, or call train with a discrete student such as "
     "Autoregressive"
@@ -36,7 +38,7 @@ def check_steps(
                 f"fit follows gradients: {ADVICE}."
             )
         return
-    inside, flat = z[finite], np.flatnonzero((slope[finite] == 0).all(0))
+    inside, flat = z[finite], np.flatnonzero((np.abs(slope[finite]) < _FLAT).all(0))
     if len(flat) == 0:
         return
     moved = inside.copy()

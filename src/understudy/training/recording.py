@@ -126,7 +126,8 @@ class Recorder:
 
     def __call__(self, chunk: Chunk) -> None:
         """Keep one row; write it, and a checkpoint when one is due."""
-        self.rows.append({name: np.asarray(value) for name, value in chunk.row.items()})
+        # Copies: a view would keep the buffers of the device, ten times as large.
+        self.rows.append({name: np.array(value) for name, value in chunk.row.items()})
         if self.folder is None or not self.writes:
             return
         files.append_row(self.folder / "metrics.jsonl", chunk.row)
