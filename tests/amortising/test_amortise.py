@@ -12,12 +12,12 @@ from understudy.students import SplineFlow
 
 
 def small_flow(key, dim, summary):
-    return SplineFlow(key, dim, summary, layers=4, width=32, bins=6)
+    return SplineFlow(key, dim, summary, layers=2, width=32, bins=4)
 
 
 @pytest.fixture(scope="module")
 def inference():
-    settings = {"budget": 12.0, "student": small_flow, "progress": False}
+    settings = {"budget": 8.0, "student": small_flow, "progress": False}
     return understudy.amortise(regression, COVARIATES, observed="y", **settings)
 
 
