@@ -1,11 +1,13 @@
 """A regression whose posterior is known, amortised once for all tests of this file."""
 
+import sys
+
 import jax
 import numpy as np
 import pytest
 
 import understudy
-from tests.amortising.models import COVARIATES, exact, regression, regressions
+from tests.amortising.models import COVARIATES, exact, gaussian, regression, regressions
 from understudy.amortising.amortise import _flow
 from understudy.core import IngredientError
 from understudy.students import SplineFlow
@@ -96,6 +98,24 @@ def test_data_that_do_not_fit_get_one_sentence(inference, data, words):
 def test_other_covariates_than_trained_for_are_refused(inference):
     with pytest.raises(IngredientError, match="arguments="):
         inference(np.zeros(10), COVARIATES)
+
+
+def test_a_budget_is_kept(inference):
+    assert inference.seconds == pytest.approx(12.0, rel=0.2)
+    assert inference.curve[0, 0] == 0
+    assert inference.curve[-1, 0] == pytest.approx(12.0, rel=0.2)
+
+
+def test_without_a_budget_rounds_end_with_a_verdict_and_advice(monkeypatch, capsys):
+    monkeypatch.setattr(sys.modules[understudy.amortise.__module__], "_ROUNDS", (2.0, 2.0))
+    made = understudy.amortise(gaussian(), student=small_flow, progress=True)
+    learnt = [stage for stage in made.stages if stage.name.startswith("learn")]
+    assert 1 <= len(learnt) <= 2
+    ends = ("that is enough", "would teach it no more", "may teach it more")
+    assert learnt[-1].note.endswith(ends)
+    assert "need no chains" in learnt[-1].note
+    assert made.seconds <= 1.2 * 2.0 * len(learnt)
+    assert f"round {len(learnt)}: " in capsys.readouterr().err
 
 
 def test_no_settings_make_a_flow_of_the_size_of_the_problem():

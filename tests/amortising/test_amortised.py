@@ -111,6 +111,27 @@ def test_saved_and_loaded_it_gives_the_same_draws(tmp_path):
         understudy.load(path, target=simulator_of(points, (20,), {}, "y"))
 
 
+@pytest.mark.filterwarnings("ignore:The student is not trusted", "ignore:Not converged")
+def test_an_exported_file_draws_for_data_given_later(tmp_path):
+    inference = untrained(simulator_of(regression, (COVARIATES,), {}, "y", sizes=(4, 10)))
+    inference.export(tmp_path / "regression.bin")
+    loaded = understudy.load_exported(tmp_path / "regression.bin")
+    assert loaded.inputs == {"y": (10,), "covariates": (10, 2)}
+    for rows in (10, 6):
+        y, covariates = np.linspace(-1, 1, rows), COVARIATES[:rows]
+        wanted = inference(y, covariates).sample(3, 300, finish=False)["weights"]
+        drawn = loaded.sample(3, 300, y=y, covariates=covariates)["weights"]
+        np.testing.assert_allclose(drawn, wanted, rtol=1e-3, atol=1e-4)
+    for given, words in [
+        ({"y": np.zeros(10)}, "draws given y=, covariates=; y came"),
+        ({"y": np.zeros(11), "covariates": COVARIATES}, "first number at least 4"),
+        ({"y": np.zeros(5), "covariates": COVARIATES}, "as many rows"),
+        ({"y": np.full(10, np.inf), "covariates": COVARIATES}, "not finite"),
+    ]:
+        with pytest.raises(understudy.StoreError, match=words):
+            loaded.sample(0, 10, **given)
+
+
 def test_a_simulator_made_by_hand_is_handed_over_when_loading(tmp_path):
     simulator, path = gaussian(), tmp_path / "gaussian.safetensors"
     inference = untrained(simulator)
@@ -121,6 +142,10 @@ def test_a_simulator_made_by_hand_is_handed_over_when_loading(tmp_path):
     np.testing.assert_array_equal(before.draws["mean"], after.draws["mean"])
     with pytest.raises(understudy.StoreError, match="target=simulator"):
         understudy.load(path)
+    again.export(tmp_path / "gaussian.bin")
+    loaded = understudy.load_exported(tmp_path / "gaussian.bin")
+    assert loaded.inputs == {"x": (2,)}
+    assert loaded.sample(0, 50, x=np.ones(2))["mean"].shape == (50,)
 
 
 def test_simulations_that_are_not_finite_are_counted_and_left_out():

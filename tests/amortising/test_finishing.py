@@ -7,6 +7,7 @@ import pytest
 
 from tests.amortising.exact import Exact
 from tests.amortising.models import gaussian
+from understudy.amortising import finishing
 from understudy.amortising.finishing import finish, nested_r_hat, pareto_smooth
 from understudy.amortising.observations import DataSet
 from understudy.evaluation.trust.weights import pareto_smoothed
@@ -39,6 +40,15 @@ def test_draws_are_right_whatever_the_student(fault, route):
     assert off < 0.15
     assert wide < 0.12
     assert (done.gradients > 0) == (route == 2)
+
+
+def test_a_large_data_set_is_weighed_in_parts_and_the_weights_are_the_same(monkeypatch):
+    target, z = gaussian().target, jax.random.normal(jax.random.key(0), (100, 1))
+    x = DataSet({"x": X[0]}, {"x": np.array(True)})
+    whole = finishing._log_densities(target, z, x)
+    monkeypatch.setattr(finishing, "_NUMBERS_AT_ONCE", 64)
+    parts = finishing._log_densities(target, z, x)
+    np.testing.assert_allclose(parts, whole, rtol=1e-6)
 
 
 def test_without_a_likelihood_draws_are_the_students_own_and_nobody_vouches_for_them():

@@ -33,10 +33,16 @@ def test_a_planted_fault_is_flagged(fault, tests):
         assert verdicts[name] == "fail", (name, verdicts)
 
 
-def test_a_likelihood_that_is_not_the_simulators_is_flagged():
-    verdicts = judged(Exact(), gaussian(scale=0.5)).verdicts
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_a_likelihood_that_is_not_the_simulators_is_flagged(scale):
+    verdicts = judged(Exact(), gaussian(scale=scale)).verdicts
     assert verdicts["weighted calibration"] == "fail"
     assert verdicts["calibration"] == "ok"
+
+
+@pytest.mark.parametrize("fault", [{"width": 1.3}, {"width": 0.8}, {"shift": 0.4}])
+def test_a_wrong_student_does_not_cast_doubt_on_a_right_likelihood(fault):
+    assert judged(Exact(**fault)).verdicts["weighted calibration"] != "fail"
 
 
 def test_without_a_likelihood_the_tests_that_need_one_are_left_out():

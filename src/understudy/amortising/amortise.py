@@ -5,26 +5,26 @@ first. Weights by the likelihood say, on simulated data sets that it has not see
 enough; where it was not, training goes on.
 """
 
-import sys
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from understudy.amortising.amortised import Amortised
-from understudy.amortising.finishing import LARGEST_K, weigh
+from understudy.amortising.finishing import FEWEST, LARGEST_K, weigh
 from understudy.amortising.learning import Informed, Learning, Simulated, simulate
 from understudy.amortising.novelty import fit_novelty
 from understudy.amortising.observations import fit_reading
 from understudy.amortising.simulators import Simulator
-from understudy.checks import LARGEST_SEED, function, one_positive, whole
+from understudy.checks import LARGEST_SEED, flag, function, one_positive, whole
 from understudy.coordinates import fit_coordinates
 from understudy.core import IngredientError, Key
 from understudy.networks.summaries import Summary
 from understudy.posterior import Stage
 from understudy.posterior.draws import keep_programs
+from understudy.progress import Progress
 from understudy.students.splines import SplineFlow
 from understudy.surroundings import own_settings
 
@@ -32,7 +32,8 @@ from understudy.surroundings import own_settings
 _ROUNDS = (60.0, 180.0, 540.0)
 _LATER_RATE = 7e-4
 _FIRST_PAIRS = 4096
-_JUDGED = 128
+# Simulated data sets that are judged after a round, and after a short one.
+_JUDGED, _FEW, _SHORT = 128, 16, 60.0
 _SMALL = 4
 _ENOUGH_SERVED, _ENOUGH_SHARE, _ENOUGH_GAIN = 0.95, 0.9, 0.01
 
@@ -64,14 +65,16 @@ def amortise(
         sizes: the least and the largest number of rows of a data set, such as (10, 1000), the latter
             what the model has with the arguments given. Covariates are rows of those, picked at random.
         missing: whether numbers of real data sets can be missing (NaN).
-        budget: seconds of training, compilation not counted; None goes on until weights are even on
-            simulated data sets, for 13 minutes at most.
+        budget: seconds of training, compilation not counted; None learns for a minute and then, in two
+            longer rounds, until weights are even on simulated data sets or nothing more is learnt, for
+            13 minutes at most.
         seed: of everything random.
         summary: a function of a key and an example :class:`~understudy.networks.summaries.Read` to a
             network that makes a vector of one; None chooses by the data.
         student: a function of a key, a size and an example summary to a conditional student with
             ``sample_and_log_prob``; None makes a :class:`~understudy.students.SplineFlow`.
-        progress: show a bar with the time left; None shows one in a terminal only.
+        progress: show a live line in a terminal or notebook, and a line for every round elsewhere; None
+            shows the live line only.
         cache: keep compiled programs in the user's cache folder.
         kwargs: what the model is called with, by name.
 
@@ -80,25 +83,31 @@ def amortise(
     """
     whole("seed", seed, least=0, most=LARGEST_SEED)
     seconds = None if budget is None else one_positive("budget", budget)
-    shown = sys.stderr.isatty() if progress is None else bool(progress)
+    if progress is not None:
+        flag("progress", progress)
     for name, maker in {"arguments": arguments, "summary": summary, "student": student}.items():
         if maker is not None:
             function(name, maker)
     if cache:
         keep_programs()
-    with own_settings():
+    lengths = _ROUNDS if seconds is None else (seconds,)
+    with own_settings(), Progress(sum(lengths), progress, "simulating") as line:
         started = time.perf_counter()
         simulator = _simulator(model, args, kwargs, observed, arguments, sizes, missing)
         first, second, third = jax.random.split(jax.random.key(seed), 3)
         seen = simulate(first, simulator, _FIRST_PAIRS)
         held = simulate(second, simulator, _FIRST_PAIRS // 2)
+        line.stage("compiling")
         begun = _begin(third, simulator, seen, summary, student)
         learning = Learning(simulator, begun, held, seed)
+        line.figures = learning.figures
+        learning.look(0.0)
         compiled = time.perf_counter() - started
         note = f"{_FIRST_PAIRS:,} pairs to begin with, {100 * seen.lost:.1f} % not finite and left out"
         stages = [Stage("simulate", note, 0.0, compiled, 0, float("nan"))]
-        stages += _rounds(learning, simulator, held, seconds, shown)
-        return Amortised(
+        line.begin_clock()
+        stages += _rounds(learning, simulator, held, lengths, line)
+        made = Amortised(
             simulator,
             learning.student,
             fit_novelty(learning.student, seen.data),
@@ -108,6 +117,8 @@ def amortise(
             learning.simulations + 3 * _FIRST_PAIRS // 2,
             max(seen.lost, learning.lost),
         )
+        line.close(str(made) if progress else "")
+        return made
 
 
 def _simulator(model, args, kwargs, observed, arguments, sizes, missing) -> Simulator:
@@ -151,33 +162,78 @@ def _rounds(
     learning: Learning,
     simulator: Simulator,
     held: Simulated,
-    seconds: float | None,
-    progress: bool,
+    lengths: tuple[float, ...],
+    line: Progress,
 ) -> list[Stage]:
-    """Learn once for the seconds given, or in rounds until it is enough."""
-    stages, before = [], -np.inf
-    for i, length in enumerate(_ROUNDS if seconds is None else (seconds,)):
+    """Learn for the seconds of each round, until it is enough or nothing more is learnt."""
+    stages, before, finish = [], -np.inf, ""
+    judge = Judge(simulator, held, min(lengths))
+    for i, length in enumerate(lengths):
         ran = learning.seconds
-        score = learning.run(length, _LATER_RATE if i else 1e-3, progress)
-        enough, note, spent = judged(learning, simulator, held)
-        words = f"{learning.updates:,} updates; held-out log density {score:.3f}; {note}"
-        run = learning.seconds - ran
-        stages.append(Stage(f"learn {i + 1}", words, run, 0.0, 0, float("nan"), False, spent))
-        if enough or (not simulator.likelihood and score - before < _ENOUGH_GAIN):
+        line.stage(
+            f"learning, round {i + 1} of {len(lengths)} at most" if len(lengths) > 1 else "learning"
+        )
+        score = learning.run(length, _LATER_RATE if i else 1e-3, line)
+        line.stage("judging")
+        found = judge(learning.student)
+        if found.enough:
+            finish = "that is enough"
+        elif score - before < _ENOUGH_GAIN:
+            finish = "more of the same would teach it no more"
+        elif i == len(lengths) - 1:
+            finish = "a larger budget may teach it more"
+        words = f"{learning.updates:,} updates; held-out log density {score:.3f}; {found.note}"
+        words = f"{words}; {finish}" if finish else words
+        line.say(f"round {i + 1}: {words}")
+        costs = (learning.seconds - ran + found.seconds, found.compile_seconds, 0, float("nan"))
+        stages.append(Stage(f"learn {i + 1}", words, *costs, False, found.evaluations))
+        if finish:
             break
         before = score
     return stages
 
 
-def judged(learning: Learning, simulator: Simulator, held: Simulated) -> tuple[bool, str, int]:
-    """Whether weights are even on simulated data sets, in words, and evaluations spent."""
-    if not simulator.likelihood:
-        return False, "no likelihood to weigh draws with", 0
-    data = jax.tree.map(lambda leaf: leaf[:_JUDGED], held.data)
-    weighed = weigh(jax.random.key(0), learning.student, simulator.target, data, 1024)
-    served = float(np.mean(np.asarray(weighed.pareto_k) < LARGEST_K))
-    share = float(np.median(weighed.share))
-    words = (
-        f"{100 * served:.0f} % of simulated data sets need no chains, median effective share {share:.2f}"
-    )
-    return served >= _ENOUGH_SERVED and share >= _ENOUGH_SHARE, words, _JUDGED * 1024
+class Judged(NamedTuple):
+    """Whether weights are even on simulated data sets, in words, and what it took to see that."""
+
+    enough: bool
+    note: str
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+    evaluations: int = 0
+
+
+class Judge:
+    """Weighs a student's draws for simulated data sets that it did not learn from.
+
+    Args:
+        simulator: has the likelihood, if there is one.
+        held: the data sets.
+        seconds: of a round; after a short one fewer are judged, which would take much of its time.
+    """
+
+    def __init__(self, simulator: Simulator, held: Simulated, seconds: float):
+        self.simulator = simulator
+        self.count = int(np.clip(_JUDGED * seconds / _SHORT, _FEW, _JUDGED))
+        self.data = jax.tree.map(lambda leaf: leaf[: self.count], held.data)
+        self.compiled: Any = None
+
+    def __call__(self, student: Any) -> Judged:
+        """Whether the student is good enough."""
+        if not self.simulator.likelihood:
+            return Judged(False, "no likelihood to weigh draws with")
+        given = (jax.random.key(0), student, self.simulator.target, self.data, FEWEST)
+        begun = time.perf_counter()
+        if self.compiled is None:
+            self.compiled = weigh.lower(*given).compile()
+        compiled, begun = time.perf_counter() - begun, time.perf_counter()
+        weighed = jax.block_until_ready(self.compiled(*given))
+        served = float(np.mean(np.asarray(weighed.pareto_k) < LARGEST_K))
+        share = float(np.median(weighed.share))
+        words = (
+            f"{100 * served:.0f} % of simulated data sets need no chains, median effective share "
+            f"{share:.2f}"
+        )
+        enough = served >= _ENOUGH_SERVED and share >= _ENOUGH_SHARE
+        seconds = time.perf_counter() - begun
+        return Judged(enough, words, seconds, compiled, self.count * FEWEST)

@@ -1,7 +1,7 @@
 """What amortising a model gives back: a posterior for every data set, judged and repaired."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from understudy.evaluation.trust.check import Trust, names_of
 from understudy.files import StoreError
 from understudy.numerics import AnyArray, whitening
 from understudy.posterior import Posterior, Stage
+from understudy.posterior.export import checked_platforms
 from understudy.posterior.verdict import Figure, Verdict
 from understudy.surroundings import own_settings, with_own_settings
 from understudy.teachers import hmc
@@ -312,6 +313,23 @@ class Amortised(eqx.Module):
         """
         files.checked_path(path)
         files.save(path, self)
+
+    @with_own_settings
+    def export(self, path: str | Path, platforms: Sequence[str] | None = None) -> None:
+        """Write one file that draws for any data set with jax and numpy alone.
+
+        Read it with :func:`understudy.load_exported`; then ``loaded.sample(key, n, y=y)`` gives the
+        student's own draws, those of ``inference(y).sample(key, n, finish=False)``. Without the model
+        nothing can weigh or judge them.
+
+        Args:
+            path: the file.
+            platforms: "cpu", "cuda" and "tpu" or some of them; None takes the one in use.
+        """
+        from understudy.amortising.exporting import make_program
+
+        path, platforms = files.checked_path(path), checked_platforms(platforms)
+        make_program(self.simulator, self.student, Given, platforms).write(path)
 
     def storable(self) -> "Amortised":
         """The same in a form that a file can hold."""

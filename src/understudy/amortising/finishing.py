@@ -23,7 +23,7 @@ LARGEST_K, FINE_K = 0.7, 0.5
 LARGEST_R_HAT = 1.1
 # Draws that are weighed at least, and how many candidates there are to pick from.
 FEWEST = 1024
-_CANDIDATES = (4096, 16_384, 65_536)
+_CANDIDATES = (2048, 4096, 16_384, 65_536)
 _BLOCKS = (1, 4, 16, 64)
 # Resampled draws should stand for as many independent ones as this share of them.
 _WORTH = 1.5
@@ -31,9 +31,10 @@ _GROUPS, _CHAINS = 16, 256
 _WARM, _KEPT = 20, 12
 _STEPS = 8
 _OFFERED = 1
-# Draws from which the spread is first guessed; chains begin at the first of them.
-_STARTS = 512
-_AT_ONCE = 2**15
+# Draws from which the spread is first guessed, and of how many; chains begin at the first of them.
+_STARTS, _PICKED_FROM = 512, 4096
+# Draws that are weighed side by side, and numbers of data that they are held against.
+_AT_ONCE, _NUMBERS_AT_ONCE = 2**15, 2**21
 
 
 class Weighed(NamedTuple):
@@ -64,17 +65,30 @@ def weigh(key: Key, student: ExplicitStudent, target: Target | None, data: DataS
         if target is None:
             none = jnp.full((), jnp.nan)
             return Weighed(z, jnp.full(n, -jnp.log(n)), none, none, none)
-        log_p = jax.vmap(lambda z: target.log_density(z, x))(z)
+        log_p = _log_densities(target, z, x)
         log_weights = jnp.where(jnp.isfinite(log_p) & jnp.isfinite(log_q), log_p - log_q, -jnp.inf)
         smooth, k = pareto_smooth(log_weights)
         return Weighed(z, smooth, k, effective_draws(smooth) / n, _moved(z, jnp.exp(smooth)))
 
     count = jax.tree.leaves(data)[0].shape[0]
     keys = jax.random.split(key, count)
-    at_once = max(1, _AT_ONCE // n)
+    at_once = max(1, min(_AT_ONCE // n, _NUMBERS_AT_ONCE // (n * max(1, _numbers(data) // count))))
     if count <= at_once:
         return jax.vmap(lambda *both: one(both))(keys, data)
     return jax.lax.map(one, (keys, data), batch_size=at_once)
+
+
+def _log_densities(target: Target, z: Float[Array, "n d"], x: DataSet) -> Float[Array, " n"]:
+    """The log density of every draw, a part of them at a time where the data set is large."""
+    side_by_side = max(1, _NUMBERS_AT_ONCE // max(1, _numbers(x)))
+    if len(z) <= side_by_side:
+        return jax.vmap(lambda z: target.log_density(z, x))(z)
+    return jax.lax.map(lambda z: target.log_density(z, x), z, batch_size=side_by_side)
+
+
+def _numbers(data: DataSet) -> int:
+    """How many numbers were observed, padding included."""
+    return sum(np.size(value) for value in data.values.values())
 
 
 def _moved(z: Float[Array, "n d"], weights: Float[Array, " n"]) -> Scalar:
@@ -302,14 +316,14 @@ def _by_chains(
         return done
 
     def ran(key, data):
-        weighed = weigh(key, student, target, data, _CANDIDATES[0])
+        weighed = weigh(key, student, target, data, _PICKED_FROM)
         return run_chains(key, student, target, data, resample(key, weighed, _STARTS))
 
     ends, done.r_hat[rows], _ = in_blocks(ran, key, data, rows, blocks=(1,))
     places = np.resize(np.arange(ends.shape[1]), max(n, ends.shape[1]))
     done.z[rows] = ends[:, np.random.default_rng(0).permutation(places)[:n]]
     moves = len(rows) * _CHAINS * (2 * _WARM + _KEPT)
-    spent = moves * (_OFFERED + 1) + len(rows) * _CANDIDATES[0]
+    spent = moves * (_OFFERED + 1) + len(rows) * _PICKED_FROM
     return done._replace(likelihoods=done.likelihoods + spent, gradients=done.gradients + moves * _STEPS)
 
 

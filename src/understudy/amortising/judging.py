@@ -14,11 +14,13 @@ from understudy.amortising.finishing import LARGEST_K, pareto_smooth
 from understudy.amortising.simulators import Simulator
 from understudy.core import Key
 from understudy.evaluation.trust.calibration import calibration_of
-from understudy.evaluation.trust.findings import Effects, Finding, Trust
+from understudy.evaluation.trust.findings import Effects, Finding, Trust, joined
 from understudy.evaluation.trust.gap import legendre
 from understudy.numerics import effective_draws
 
 _TOLERANCE = 0.1
+# What weights may lose of the log density of the truth, in nats, and how much one data set counts.
+_LOSS, _MOST = 0.05, 20.0
 _BINS = 20
 _MANY_CHAINS, _SOME_CHAINS = 0.5, 0.9
 _AT_ONCE = 32
@@ -37,6 +39,7 @@ class Facts(NamedTuple):
         explained: the share of the draws to which the data and the prior are less likely than they are
             to the truth.
         weighted: the weight of the draws below the truth, by coordinate.
+        gained: what weights add to the log density of the truth.
         pareto_k: of the weights.
         share: effective draws, as a share.
     """
@@ -49,6 +52,7 @@ class Facts(NamedTuple):
     deviation: Any
     explained: Any
     weighted: Any
+    gained: Any
     pareto_k: Any
     share: Any
 
@@ -103,16 +107,23 @@ def _facts(key: Key, simulator: Simulator, student: Any, simulations: int, draws
         deviation = z.std(0)
         away = jnp.sum(((truth - point) / (deviation + 1e-9)) ** 2)
         nearer = (jnp.sum(((z - point) / (deviation + 1e-9)) ** 2, -1) < away).mean()
-        coverage = (log_q > student.log_prob(truth, x)).mean()
-        facts = Facts(truth, (z < truth).sum(0), coverage, nearer, z.mean(0), deviation, *[jnp.nan] * 4)
+        known = student.log_prob(truth, x)
+        coverage = (log_q > known).mean()
+        facts = Facts(truth, (z < truth).sum(0), coverage, nearer, z.mean(0), deviation, *[jnp.nan] * 5)
         if not simulator.likelihood:
             return facts._replace(weighted=jnp.full(truth.shape, jnp.nan))
         log_p = jax.vmap(lambda z: simulator.target.log_density(z, x))(z)
-        smooth, k = pareto_smooth(jnp.where(jnp.isfinite(log_p), log_p - log_q, -jnp.inf))
-        explained = (log_p < simulator.target.log_density(truth, x)).mean()
+        log_weights = jnp.where(jnp.isfinite(log_p), log_p - log_q, -jnp.inf)
+        smooth, k = pareto_smooth(log_weights)
+        of_truth = simulator.target.log_density(truth, x)
+        explained = (log_p < of_truth).mean()
         weighted = jnp.sum(jnp.exp(smooth)[:, None] * (z < truth), 0)
+        evidence = jax.nn.logsumexp(log_weights) - jnp.log(draws)
+        gained = jnp.nan_to_num(jnp.clip(of_truth - known - evidence, -_MOST, _MOST), nan=-_MOST)
         share = effective_draws(smooth) / draws
-        return facts._replace(explained=explained, weighted=weighted, pareto_k=k, share=share)
+        return facts._replace(
+            explained=explained, weighted=weighted, gained=gained, pareto_k=k, share=share
+        )
 
     return jax.lax.map(one, jax.random.split(key, simulations), batch_size=_AT_ONCE)
 
@@ -184,7 +195,12 @@ def _recovery(facts: Facts, names: Sequence[str]) -> Finding:
 
 
 def _weighted(facts: Facts, names: Sequence[str], level: float) -> Finding:
-    """Calibration after weighting: sees a likelihood that is not the simulator's."""
+    """Calibration after weighting: sees a likelihood that is not the simulator's.
+
+    Ranks are almost blind to a likelihood that is too wide, so the log density that weighted draws give
+    to the truth is compared with the student's own. With the right likelihood weights can only add to
+    it, whatever the student: the mean of what they add is the student's KL divergence.
+    """
     fine = facts.pareto_k < LARGEST_K
     if fine.sum() < 50:
         words = "the weights of too few data sets can be relied upon to test them; train longer"
@@ -193,15 +209,26 @@ def _weighted(facts: Facts, names: Sequence[str], level: float) -> Finding:
     shares = facts.weighted[fine]
     size = legendre(np.clip(shares, 0, 1)).mean(1).ravel()
     error = np.full_like(size, fine.sum() ** -0.5)
-    effects = Effects(size, error, np.full_like(size, _TOLERANCE))
+    ranks = Effects(size, error, np.full_like(size, _TOLERANCE))
+    effects = joined(ranks, _loss(facts.gained[fine]))
     verdict, worst = effects.verdict(level), effects.worst
-    which, shown = names[worst % shares.shape[1]], float(abs(size[worst]))
+    shown = float(abs(effects.size[worst]))
+    off = f"weighted draws of {names[worst % shares.shape[1]]} are off by {shown:.2f} sd"
+    if worst == size.size:
+        off = f"weighted draws make the truth less likely than the student's own, by {shown:.2f} nats"
     words = {
         "ok": "weighted draws agree with the truths: simulator and likelihood are one model",
-        "warn": f"weighted draws of {which} are off by {shown:.2f} sd, which is little",
-        "fail": f"weighted draws of {which} are off by {shown:.2f} sd: is it the same model?",
+        "warn": f"{off}, which is little",
+        "fail": f"{off}: is it the same model?",
     }[verdict]
     return Finding("weighted calibration", verdict, shown, words)
+
+
+def _loss(gained: Float[np.ndarray, " m"]) -> Effects:
+    """What weights take from the log density of the truth; a gain is no fault."""
+    error = gained.std() / np.sqrt(len(gained))
+    parts = (max(-float(gained.mean()), 0.0), float(error), _LOSS)
+    return Effects(*(np.array([part]) for part in parts))
 
 
 def _weights(facts: Facts) -> Finding:

@@ -16,7 +16,6 @@ import numpy as np
 import optax
 import paramax
 from jaxtyping import Array, Float, Scalar
-from tqdm import tqdm
 
 from understudy.amortising.observations import DataSet, Reading
 from understudy.amortising.simulators import Simulator
@@ -24,13 +23,15 @@ from understudy.coordinates import Coordinates
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
 from understudy.feedbacks import InclusiveKL
 from understudy.numerics import AnyArray
+from understudy.progress import Progress
 from understudy.students.splines import SplineFlow
 from understudy.teachers.identity import Identity
 from understudy.training import Chunk, Learner, State, StopTraining, Training
 from understudy.training.recording import watch
 
 HELD_OUT = 1024
-CHUNK = 25
+# Updates between two looks at the clock at most, and how many looks there are at least.
+CHUNK, _LOOKS = 25, 50
 _RATE = 1e-3
 _LARGEST_GRADIENT = 5.0
 _NUMBERS_A_BATCH = 2**18
@@ -228,17 +229,33 @@ class Learning:
         """Pairs learnt from so far."""
         return self.updates * self.conditions.size
 
-    def run(self, seconds: float, rate: float = _RATE, progress: bool = False) -> float:
-        """Learn for some time, the rate falling to nothing; the held-out log density at the end."""
-        hook = _Clock(self, seconds, rate, progress)
+    def run(self, seconds: float, rate: float = _RATE, line: Progress | None = None) -> float:
+        """Learn for some time, the rate falling to nothing; the held-out log density at the end.
+
+        Args:
+            seconds: how long, the looks at held-out pairs included.
+            rate: of learning, at first.
+            line: says how far it is.
+        """
+        clock = _Clock(self, seconds, rate, line)
         self.state = paced(self.state, rate)
-        try:
-            trained = self.training.run(self.state, 2**31 - 1, CHUNK, [watch, hook])
-        finally:
-            hook.close()
-        self.state = hook.state
-        self.seconds += trained.seconds
-        return self.look(self.seconds)
+        chunk = self._chunk(seconds)
+        self.training.run(self.state, 2**31 - 1, chunk, [watch, clock])
+        self.state = clock.state
+        score = self.look(self.seconds + clock.spent)
+        self.seconds += clock.spent
+        return score
+
+    def _chunk(self, seconds: float) -> int:
+        """Updates between two looks at the clock, from how long the first ones take."""
+        begun = time.perf_counter()
+        self.state, _ = self.training.advance(self.state, 2)
+        each = (time.perf_counter() - begun) / 2
+        return int(np.clip(seconds / _LOOKS / each, 1, CHUNK))
+
+    def figures(self) -> dict[str, str]:
+        """What a live line shows of it."""
+        return {"held-out log density": f"{self.curve[-1][2]:.2f}"} if self.curve else {}
 
     def look(self, seconds: float) -> float:
         """Measure the student on the held-out pairs, and keep the figure."""
@@ -250,31 +267,29 @@ class Learning:
 class _Clock:
     """Between two chunks: the rate follows the time, and the training ends with it."""
 
-    def __init__(self, learning: Learning, seconds: float, rate: float, progress: bool):
-        self.learning, self.seconds, self.rate = learning, seconds, rate
+    def __init__(self, learning: Learning, seconds: float, rate: float, line: Progress | None):
+        self.learning, self.seconds, self.rate, self.line = learning, seconds, rate, line
         self.state, self.begun, self.looked = learning.state, time.perf_counter(), 0.0
-        shape = "{desc} {percentage:3.0f}% of {total_fmt} s |{bar}| {remaining} left {postfix}"
-        self.bar = tqdm(total=round(seconds), disable=not progress, bar_format=shape, desc="learning")
+
+    @property
+    def spent(self) -> float:
+        """Seconds since it was set."""
+        return time.perf_counter() - self.begun
 
     def __call__(self, chunk: Chunk) -> State:
         """Set the rate; look at held-out pairs ten times on the way."""
         self.state = chunk.state
         self.learning.lost = max(self.learning.lost, float(chunk.row["lost"]))
-        spent = time.perf_counter() - self.begun
-        share = spent / self.seconds
+        share = self.spent / self.seconds
         if share >= self.looked + 0.1 and share < 1:
             self.looked = share
             self.learning.state = chunk.state
-            score = self.learning.look(self.learning.seconds + spent)
-            self.bar.set_postfix_str(f"held-out log density {score:.2f}")
-        self.bar.update(min(round(spent), round(self.seconds)) - self.bar.n)
+            self.learning.look(self.learning.seconds + self.spent)
+        if self.line is not None:
+            self.line.to(self.learning.seconds + self.spent)
         if share >= 1:
             raise StopTraining
         return paced(chunk.state, self.rate * 0.5 * (1 + math.cos(math.pi * share)))
-
-    def close(self) -> None:
-        """Leave the terminal tidy."""
-        self.bar.close()
 
 
 def paced(state: State, rate: float) -> State:

@@ -1,5 +1,6 @@
 """NumPyro models as simulators: their data drawn anew, read, masked and weighed."""
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -55,6 +56,17 @@ class Observing:
         args, kwargs = self.called_with(x.arguments)
         with condition(data=dict(x.values)), _Masked(x.seen):
             return self.model(*args, **kwargs)
+
+    def names_of_held(self) -> tuple[str, ...]:
+        """The names of the arrays that a data set holds, with a number where a name has several."""
+        parameters = list(inspect.signature(self.model).parameters)
+        leaves, _ = jax.tree_util.tree_flatten_with_path((self.args, self.kwargs))
+        paths = [leaves[place][0] for place in self.held]
+        named = [p[1].key if p[0].idx else parameters[min(p[1].idx, len(parameters) - 1)] for p in paths]
+        return tuple(
+            name if named.count(name) == 1 else f"{name}_{named[:i].count(name)}"
+            for i, name in enumerate(named)
+        )
 
     def drawn(self, key: Key, arguments: tuple) -> dict[str, Any]:
         """A run of the model with its sites drawn."""
@@ -156,6 +168,13 @@ class ModelSimulator(Simulator):
     def given(self, x: DataSet) -> Target:
         """The posterior of one data set."""
         return self.target.target.with_arguments(x)
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """The names that the model's function has for the arguments of a data set."""
+        if self.renew is None and not self.layout.varies:
+            return ()
+        return self.model.names_of_held()
 
 
 def simulator_of(

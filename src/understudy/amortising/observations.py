@@ -15,6 +15,8 @@ from understudy.networks.summaries import Read
 
 # Past this many numbers of one data set a vector is left to the pooled rows alone.
 _LONGEST_VECTOR = 512
+# Whole numbers of so few values name groups rather than amounts.
+_MOST_LABELS = 24
 
 
 class DataSet(NamedTuple):
@@ -128,6 +130,21 @@ class Scale(eqx.Module):
         return jnp.concatenate([plain, jnp.arcsinh((logs - self.log_centre) / self.log_spread)], -1)
 
 
+class Labels(eqx.Module):
+    """Whole numbers that name something, a group say: a one in the place of the label, zeros elsewhere.
+
+    Attributes:
+        known: the labels.
+    """
+
+    known: Float[Array, " k"]
+
+    def __call__(self, values: Float[Array, "*n p"]) -> Float[Array, "*n q"]:
+        """The labels of every column, side by side; none for one that is not known."""
+        hot = (values[..., None] == self.known).astype(float)
+        return hot.reshape(*values.shape[:-1], -1)
+
+
 def fit_scale(values: Float[np.ndarray, "n p"], present: Bool[np.ndarray, " n p"]) -> Scale:
     """The scale of columns of numbers, from those that are present."""
     columns = [
@@ -161,8 +178,8 @@ class Reading(eqx.Module):
         layout: of the data sets.
     """
 
-    vectors: dict[str, Scale]
-    columns: dict[str, Scale]
+    vectors: dict[str, Scale | Labels]
+    columns: dict[str, Scale | Labels]
     layout: Layout = eqx.field(static=True)
 
     def __call__(self, x: DataSet) -> Read:
@@ -221,13 +238,23 @@ def split(layout: Layout, x: DataSet) -> tuple[dict[str, Array], dict[str, Array
 def fit_reading(layout: Layout, data: DataSet) -> Reading:
     """How to read data sets like these, simulated ones, one a row."""
     vectors, columns, seen = jax.jit(jax.vmap(lambda x: split(layout, x)))(data)
-    scales: list[dict[str, Scale]] = [{}, {}]
+    scales: list[dict[str, Scale | Labels]] = [{}, {}]
     for kind, parts in zip(scales, (vectors, columns), strict=True):
         for name, part in parts.items():
             values = np.asarray(part, float).reshape(-1, part.shape[-1])
+            labels = _labels(name, data, values)
             masks = np.asarray(_widened(seen[name], part)).reshape(values.shape)
-            kind[name] = fit_scale(values, masks)
+            kind[name] = fit_scale(values, masks) if labels is None else labels
     return Reading(*scales, layout=layout)
+
+
+def _labels(name: str, data: DataSet, values: Float[np.ndarray, "n p"]) -> Labels | None:
+    """What whole numbers among the arguments name, where they are few; None for other numbers."""
+    if not name.startswith("argument"):
+        return None
+    argument = data.arguments[int(name.split()[1])]
+    known = np.unique(values) if np.issubdtype(argument.dtype, np.integer) else np.zeros(0)
+    return Labels(jnp.asarray(known, jnp.float32)) if 2 <= len(known) <= _MOST_LABELS else None
 
 
 def checked_values(layout: Layout, given: Any) -> dict[str, np.ndarray]:

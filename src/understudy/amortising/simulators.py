@@ -43,6 +43,11 @@ class Simulator(eqx.Module):
     def given(self, x: DataSet) -> Target:
         """The posterior of one data set, as a target without a condition."""
 
+    @property
+    @abstractmethod
+    def argument_names(self) -> tuple[str, ...]:
+        """Names of the arguments that come with every data set; none where they never change."""
+
 
 class ParameterTarget(Target):
     """Named parameters with a log prior and, where there is one, a log likelihood of data x.
@@ -157,6 +162,11 @@ class PriorSimulator(Simulator):
         _refuse_arguments(args, kwargs)
         return ()
 
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
     def given(self, x: DataSet) -> Target:
         """The posterior of one data set."""
         return eqx.tree_at(lambda t: t.data, self.target, x, is_leaf=lambda leaf: leaf is None)
@@ -236,6 +246,11 @@ class Pairs(Simulator):
     def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
         """None."""
         _refuse_arguments(args, kwargs)
+        return ()
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """None."""
         return ()
 
     def given(self, x: DataSet) -> Target:

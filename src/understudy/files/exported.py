@@ -1,8 +1,8 @@
 """Draw from an exported posterior with jax and numpy alone; this file and inspecting.py can be copied.
 
 The file has a first line with a SHA-256 of all that follows, a second line of JSON (chunk, sites,
-arrays) and then the arrays and a serialised StableHLO program. Reading it runs nothing; no pickle. The
-program is looked at in a process of its own before it is used.
+inputs, arrays) and then the arrays and a serialised StableHLO program. Reading it runs nothing; no
+pickle. The program is looked at in a process of its own before it is used.
 """
 
 import contextlib
@@ -49,28 +49,73 @@ class Exported:
 
     Attributes:
         sites: shape of one draw of every site by name.
+        inputs: shape of the data that draws are made for, by name; a first axis may be the largest of
+            several. Empty where the data were given before.
     """
 
     def __init__(self, header: Mapping[str, Any], arrays: list[np.ndarray], code: bytes):
         check_program(header, arrays, code)
         self.sites = {name: tuple(shape) for name, shape in header["sites"].items()}
+        self._inputs = header.get("inputs", [])
+        self.inputs = {one["name"]: tuple(one["shape"]) for one in self._inputs}
         self._chunk = header["chunk"]
         dtypes = {*header["dtypes"].values(), *(array.dtype.name for array in arrays)}
         self._wide = bool(jax.config.jax_enable_x64) or bool(dtypes & {"float64", "int64", "uint64"})
         with jax.enable_x64(self._wide):
             program = jax.jit(_program(header, arrays, code).call)
-        self._draw = lambda words: program(words, arrays)
+        self._draw = lambda given, words: program(words, [*given, *arrays])
 
-    def sample(self, key: Any, n: int, devices: Sequence[Any] = ()) -> dict[str, np.ndarray]:
+    def sample(
+        self, key: Any, n: int, devices: Sequence[Any] = (), /, **data: Any
+    ) -> dict[str, np.ndarray]:
         """Draw ``n`` values of every site.
 
         Args:
             key: a random key such as ``jax.random.key(0)``, or a whole number.
             n: how many.
             devices: some of ``jax.devices()``, on which chunks are drawn in turn; none is the default.
+            data: what the draws are made for, by the names in :attr:`inputs`; NaN where a number is
+                missing.
         """
+        given = _given(self._inputs, data)
         with jax.enable_x64(self._wide):
-            return in_chunks(self._draw, key, n, self._chunk, devices)
+            draw = functools.partial(self._draw, given)
+            return in_chunks(draw, key, n, self._chunk, devices)
+
+
+def _given(inputs: list[dict[str, Any]], data: Mapping[str, Any]) -> list[np.ndarray]:
+    """Data as the program takes them: all of its inputs, rows padded to the largest number of them."""
+    names = [one["name"] for one in inputs]
+    if set(data) != set(names):
+        wanted = ", ".join(f"{name}=" for name in names) or "no data"
+        raise StoreError(f"This file draws given {wanted}; {', '.join(data) or 'none'} came.")
+    arrays = [np.asarray(data[name]) for name in names]
+    for one, array in zip(inputs, arrays, strict=True):
+        _check_given(one, array)
+    counts = {len(a) for one, a in zip(inputs, arrays, strict=True) if one["least"] is not None}
+    if len(counts) > 1:
+        raise StoreError(f"All data have as many rows; {sorted(counts)} came.")
+    return [_padded(one, array) for one, array in zip(inputs, arrays, strict=True)]
+
+
+def _check_given(one: Mapping[str, Any], array: np.ndarray) -> None:
+    shape, least = tuple(one["shape"]), one["least"]
+    short = least is not None and array.ndim == len(shape) and least <= len(array) <= shape[0]
+    if array.dtype.kind not in "fiub" or (array.shape[short:] != shape[short:]):
+        rows = "" if least is None else f", its first number at least {least}"
+        raise StoreError(
+            f"{one['name']} is an array of numbers of shape {shape}{rows}; one of shape {array.shape} "
+            f"and dtype {array.dtype} came."
+        )
+    if np.isinf(array).any() or (np.isnan(array).any() and not one["missing"]):
+        raise StoreError(f"{one['name']} holds numbers that are not finite; fill them in.")
+
+
+def _padded(one: Mapping[str, Any], array: np.ndarray) -> np.ndarray:
+    shape, dtype = tuple(one["shape"]), jnp.dtype(one["dtype"])
+    whole = np.full(shape, np.nan if jnp.issubdtype(dtype, jnp.floating) else 0, dtype)
+    whole[tuple(slice(0, n) for n in array.shape)] = array
+    return whole
 
 
 def load_exported(path: str | Path) -> Exported:
@@ -162,6 +207,7 @@ def _wanted_type(header: Mapping[str, Any], arrays: list[np.ndarray]) -> list[st
         and all(type(n) is int and n >= 0 for shape in sites.values() for n in shape)
         and _site_bytes(header) <= _LARGEST_SITES
         and [[a.dtype.name, list(a.shape)] for a in arrays] == [list(one) for one in header["arrays"]]
+        and all(_is_input(one) for one in header.get("inputs", []))
         and bool(header["platforms"])
         and set(header["platforms"]) <= {*PLATFORMS, "gpu"}
         and type(header["calling_convention"]) is int
@@ -169,11 +215,24 @@ def _wanted_type(header: Mapping[str, Any], arrays: list[np.ndarray]) -> list[st
     )
     if not right:
         raise ValueError("header")
-    given = ["tensor<4xui32>", *(_tensor(a.shape, a.dtype.name) for a in arrays)]
+    inputs = [_tensor(one["shape"], one["dtype"]) for one in header.get("inputs", [])]
+    given = ["tensor<4xui32>", *inputs, *(_tensor(a.shape, a.dtype.name) for a in arrays)]
     made = [_tensor((chunk, *sites[name]), dtypes[name]) for name in sorted(sites)]
     results = made[0] if len(made) == 1 else f"({', '.join(made)})"
     # A program for several platforms is told first which one it runs on.
     return [f"({', '.join(more + given)}) -> {results}" for more in ([], ["tensor<i32>"])]
+
+
+def _is_input(one: Mapping[str, Any]) -> bool:
+    shape, least = one["shape"], one["least"]
+    return (
+        type(one["name"]) is str
+        and one["dtype"] in _ELEMENTS
+        and all(type(n) is int and n >= 0 for n in shape)
+        and math.prod(shape) * jnp.dtype(one["dtype"]).itemsize <= _LARGEST_TENSOR
+        and (least is None or (type(least) is int and bool(shape) and 0 <= least <= shape[0]))
+        and type(one["missing"]) is bool
+    )
 
 
 def _tensor(shape: Iterable[int], dtype: str) -> str:
@@ -238,7 +297,8 @@ def _program(header: Mapping[str, Any], arrays: list[np.ndarray], code: bytes) -
         }
 
     words = np.zeros(4, np.uint32)
-    template = jax.export.export(jax.jit(blank, keep_unused=True))(words, arrays)
+    inputs = [np.zeros(one["shape"], jnp.dtype(one["dtype"])) for one in header.get("inputs", [])]
+    template = jax.export.export(jax.jit(blank, keep_unused=True))(words, [*inputs, *arrays])
     return dataclasses.replace(
         template,
         mlir_module_serialized=code,

@@ -58,23 +58,49 @@ def make_program(student: Student, target: Target, platforms: Sequence[str] | No
         platforms: "cpu", "cuda" and "tpu" or some of them; None takes the one in use, for which the
             draws are then the same bit for bit.
     """
+
+    def draw(parts: Any, inputs: list[Array], words: Words) -> dict[str, Array]:
+        del inputs
+        return named(*parts, words)
+
+    return program_of(draw, (student, target), (), platforms)
+
+
+def program_of(
+    draw: Callable[[Any, list[Array], Words], dict[str, Array]],
+    parts: Any,
+    inputs: Sequence[dict[str, Any]],
+    platforms: Sequence[str] | None = None,
+) -> Program:
+    """Serialise a program that draws a chunk of named sites; arrays that none of them needs stay out.
+
+    Args:
+        draw: from the parts, the inputs and four words to the sites.
+        parts: modules, whose arrays are kept in the file.
+        inputs: what is given whenever it draws: name, dtype, shape, the least number of rows if that
+            varies, and whether numbers can be missing, of each.
+        platforms: see :func:`make_program`.
+    """
     platforms = checked_platforms(platforms)
-    arrays, rest = eqx.partition((student, target), eqx.is_array)
+    arrays, rest = eqx.partition(parts, eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
+    every = [*(np.zeros(one["shape"], one["dtype"]) for one in inputs), *leaves]
+    count = len(inputs)
 
-    def draw(words: Words, arrays: list[Array], names: Sequence[int]) -> dict[str, Array]:
-        whole = [jnp.zeros_like(leaf) for leaf in leaves]
-        for i, array in zip(names, arrays, strict=True):
-            whole[i] = array
-        student, target = eqx.combine(jax.tree.unflatten(structure, whole), rest)
-        return named(student, target, words)
+    def run(words: Words, given: list[Array], places: Sequence[int]) -> dict[str, Array]:
+        whole = [jnp.zeros_like(one) for one in every]
+        for place, array in zip(places, given, strict=True):
+            whole[place] = array
+        made = eqx.combine(jax.tree.unflatten(structure, whole[count:]), rest)
+        return draw(made, whole[:count], words)
 
-    names = list(range(len(leaves)))
-    exported = _exported(partial(draw, names=names), leaves, platforms)
+    places = list(range(len(every)))
+    exported = _exported(partial(run, places=places), every, platforms)
     used = [i - 1 for i in exported.module_kept_var_idx if i > 0]
-    if used != names:
-        exported = _exported(partial(draw, names=used), [leaves[i] for i in used], platforms)
-    return _program(exported, [np.asarray(leaves[i]) for i in used])
+    if used != places:
+        exported = _exported(partial(run, places=used), [every[i] for i in used], platforms)
+    kept = [inputs[i] for i in used if i < count]
+    return _program(exported, [np.asarray(every[i]) for i in used if i >= count], kept)
 
 
 def checked_platforms(platforms: Any) -> tuple[str, ...] | None:
@@ -98,13 +124,16 @@ def _exported(draw: Callable, arrays: list[Any], platforms: Sequence[str] | None
     return jax.export.export(jax.jit(draw), platforms=platforms)(np.zeros(4, np.uint32), arrays)
 
 
-def _program(exported: jax.export.Exported, arrays: list[np.ndarray]) -> Program:
+def _program(
+    exported: jax.export.Exported, arrays: list[np.ndarray], inputs: list[dict[str, Any]]
+) -> Program:
     _check_calls(exported)
     shapes = jax.tree.unflatten(exported.out_tree, exported.out_avals)
     header = {
         "chunk": next(iter(shapes.values())).shape[0],
         "sites": {name: list(value.shape[1:]) for name, value in shapes.items()},
         "dtypes": {name: value.dtype.name for name, value in shapes.items()},
+        "inputs": inputs,
         "arrays": [[array.dtype.name, list(array.shape)] for array in arrays],
         "platforms": list(exported.platforms),
         "calling_convention": exported.calling_convention_version,
