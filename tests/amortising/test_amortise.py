@@ -8,6 +8,7 @@ import pytest
 
 import understudy
 from tests.amortising.models import COVARIATES, exact, gaussian, regression, regressions
+from understudy.amortising import keeping
 from understudy.amortising.amortise import _flow
 from understudy.core import IngredientError
 from understudy.students import SplineFlow
@@ -130,3 +131,40 @@ def test_teaching_at_shifted_data_makes_more_of_them_even(inference):
     before, after = (one.sample(0, shifted[48:], 500, finish=False) for one in (inference, taught))
     assert np.median(after.share) > np.median(before.share)
     assert taught.stages[-1].name == "teach"
+
+
+def test_a_training_that_was_cut_off_goes_on(tmp_path, monkeypatch):
+    settings = {"observed": "y", "student": small_flow, "progress": False, "folder": tmp_path}
+    monkeypatch.setattr(keeping, "SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping.Kept, "write", cut_off(keeping.Kept.write, after=3))
+        with pytest.raises(KeyboardInterrupt):
+            understudy.amortise(regression, COVARIATES, budget=2.0, **settings)
+    with pytest.raises(IngredientError, match="pass resume=True"):
+        understudy.amortise(regression, COVARIATES, budget=2.0, **settings)
+    with pytest.raises(IngredientError, match="another model or seed"):
+        understudy.amortise(regression, COVARIATES, budget=2.0, seed=7, resume=True, **settings)
+    steps = []
+    monkeypatch.setattr(
+        keeping.Kept, "write", lambda self, learning, state, *_, **__: steps.append(state.step)
+    )
+    understudy.amortise(regression, COVARIATES, budget=2.0, resume=True, **settings)
+    assert int(steps[0]) > 3  # it did not begin anew
+
+
+def cut_off(write, after):
+    """The same, and an interrupt after so many calls."""
+    calls = []
+
+    def wrapped(*args, **kwargs):
+        write(*args, **kwargs)
+        calls.append(1)
+        if len(calls) == after:
+            raise KeyboardInterrupt
+
+    return wrapped
+
+
+def test_resuming_nothing_gets_a_sentence():
+    with pytest.raises(IngredientError, match="needs the folder"):
+        understudy.amortise(regression, COVARIATES, observed="y", resume=True)
