@@ -1,9 +1,10 @@
-"""Kill trainings, fits, saves and amortising at random moments (kill -9), go on, and count what came back whole.
+"""Kill trainings, fits and saves at random moments (kill -9), go on, and count what came back whole.
 
 Every run is killed several times, goes on each time from what it left, and is then let finish. A
 training must end bit for bit as one that was never killed, with one row of metrics a chunk; a fit and a
-training over data sets must end at the right answer; a file that is being saved must always be one of the files that were saved.
-Nothing may be left behind in the folders. ``python benchmarks/kills.py --train 100 --fit 50 --save 20``.
+training over data sets must end at the right answer; a file that is being saved must always be one of
+the files that were saved. Nothing may be left behind in the folders. Run:
+``python benchmarks/kills.py --train 100 --fit 50 --save 20 --amortise 20``.
 """
 
 import argparse
