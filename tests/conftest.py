@@ -26,6 +26,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 install_import_hook("understudy", "beartype.beartype")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A file stays with one worker, so that its fixtures are made and its programs compiled once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _forget_programs():
     """Every kernel of a compiled program takes a memory map, of which a process has a limited number."""
