@@ -22,6 +22,8 @@ _POINTS, _RAYS = 4, 64
 # Beyond so many dimensions, curvatures are not looked at.
 _CURVED = 128
 _STEP = 1e-4
+# Where no chain comes that has somewhere to stay.
+_AWAY = 1e100
 
 
 def check_ends(evaluate: Evaluations, z: Float[np.ndarray, "n d"]) -> None:
@@ -31,9 +33,9 @@ def check_ends(evaluate: Evaluations, z: Float[np.ndarray, "n d"]) -> None:
         evaluate: its values.
         z: places in the mass.
     """
+    if not (np.abs(z) < _AWAY).all():
+        raise IngredientError(_sentence(None))
     scale = np.maximum(z.std(0), 1e-12 * np.abs(z).max(0) + 1e-300)
-    if not (np.isfinite(z).all() and np.isfinite(scale).all()):
-        return
     points = z[np.linspace(0, len(z) - 1, min(len(z), _POINTS)).astype(int)]
     for lines in (_axes(evaluate, points[0], scale), _flattest(evaluate, points[0], scale)):
         for line in lines:
