@@ -9,6 +9,7 @@ from pathlib import Path
 import jax
 import pytest
 
+from benchmarks import devices as benchmark
 from understudy import IngredientError, LogDensity, train
 from understudy.devices import mesh_of
 from understudy.feedbacks import InclusiveKL
@@ -101,3 +102,27 @@ def test_draws_are_the_same_on_any_number_of_devices():
     four = os.environ | {"JAX_NUM_CPU_DEVICES": "4"}
     ran = subprocess.run([sys.executable, "-c", DRAWN], env=four, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2000:]
+
+
+def test_the_figures_of_the_benchmark_are_the_worst_of_all_work():
+    rates = {"digits": (10, 16, 18), "simulated": (100, 150, 190), "evaluated": (5, 9, 8)}
+    rows = [
+        {"kind": "devices", "work": work, "setting": setting, "rate": rate}
+        for work, several in rates.items()
+        for setting, rate in zip(("one core", "default", "2 devices"), several, strict=True)
+    ]
+    rows += [{"kind": "devices agree", "name": "a pair", "difference": d} for d in (1e-7, 3e-6)]
+    found = benchmark.figures(rows)
+    assert found["devices_agree"] == 3e-6
+    assert found["two_over_one"] == pytest.approx(1.6)
+    assert found["default_over_best"] == pytest.approx(150 / 190)
+
+
+@pytest.mark.slow
+def test_the_benchmark_ends_in_its_figures(tmp_path):
+    words = ["--works", "simulated", "--pairs", "none", "--out", str(tmp_path / "rows.jsonl")]
+    command = [sys.executable, "-m", "benchmarks.devices", *words]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout.splitlines()[-1])["two_over_one"] > 0.3
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 3
