@@ -17,14 +17,11 @@ from understudy.students import FullGaussian
 from understudy.teachers import mala
 
 ROOT = Path(__file__).parents[2]
-# A set-wise feedback over draws, one over conditions, batch statistics, a critic and a projection.
+# A feedback over sets of draws, a critic over conditions and a projection.
 FEW = (
-    "Implicit/EnergyDistance",
-    "Implicit, conditional/JensenShannon",
-    "GaussianEncoder/InclusiveKL",
-    "NoisyEncoder/EnergyDistance",
-    "FullGaussian/MomentProjection",
     "Implicit/EnergyDistance, pooled",
+    "Implicit, conditional/JensenShannon",
+    "FullGaussian/MomentProjection",
 )
 
 
@@ -86,21 +83,21 @@ every = {
     "refine": lambda devices: result.refine(0, 3000, 4, devices=devices).z,
     "resample": lambda devices: result.resample(0, 3000, devices=devices).z,
     "independence": lambda devices: result.resample(0, 3000, "independence", devices=devices).z,
-    "check": lambda devices: [f.value for f in result.check(0, draws=512, devices=devices).findings],
+    "check": lambda devices: [f.figure for f in result.check(0, draws=512, devices=devices).findings],
 }
 for name, call in every.items():
-    np.testing.assert_array_equal(call(None), call(4), err_msg=name)
+    np.testing.assert_array_equal(call(None), call(2), err_msg=name)
 placed = []
 from understudy.devices import drawing_on, in_turn
-with drawing_on(4):
+with drawing_on(2):
     in_turn(lambda i, block: placed.append((jnp.ones(3) + block).devices()) or block, list(range(8)))
-assert len(set().union(*placed)) == 4, placed
+assert len(set().union(*placed)) == 2, placed
 """
 
 
 def test_draws_are_the_same_on_any_number_of_devices():
-    four = os.environ | {"JAX_NUM_CPU_DEVICES": "4"}
-    ran = subprocess.run([sys.executable, "-c", DRAWN], env=four, capture_output=True, text=True)
+    two = os.environ | {"JAX_NUM_CPU_DEVICES": "2"}
+    ran = subprocess.run([sys.executable, "-c", DRAWN], env=two, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2000:]
 
 
