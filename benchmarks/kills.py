@@ -1,9 +1,10 @@
 """Kill trainings, fits and saves at random moments (kill -9), go on, and count what came back whole.
 
 Every run is killed several times, goes on each time from what it left, and is then let finish. A
-training must end bit for bit as one that was never killed, with one row of metrics a chunk; a fit must
-end at the right answer; a file that is being saved must always be one of the files that were saved.
-Nothing may be left behind in the folders. ``python benchmarks/kills.py --train 100 --fit 50 --save 20``.
+training must end bit for bit as one that was never killed, with one row of metrics a chunk; a fit and a
+training over data sets must end at the right answer; a file that is being saved must always be one of
+the files that were saved. Nothing may be left behind in the folders. Run:
+``python benchmarks/kills.py --train 100 --fit 50 --save 20 --amortise 20``.
 """
 
 import argparse
@@ -25,14 +26,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+from numpyro import distributions as dist
 
 import understudy
 from experiments.rows import commit, last_line, provenance, write_rows
 from understudy import files
+from understudy.amortising import keeping
 from understudy.feedbacks import JensenShannon
 from understudy.files.container import is_whole as is_whole_file
 from understudy.fitting import fit as fit_target
-from understudy.students import Implicit
+from understudy.students import Implicit, SplineFlow
 from understudy.targets import two_gaussians
 from understudy.teachers import mala
 
@@ -40,6 +44,7 @@ KILLS_A_RUN = 10
 UPDATES, CHUNK = 4000, 40
 FORK = multiprocessing.get_context("fork")  # nothing here starts JAX before a child does
 MEAN, SCALE = 100.0, 14.0
+COVARIATES = np.random.default_rng(0).normal(size=(10, 2)).astype(np.float32)
 
 
 def train(folder: Path) -> str:
@@ -82,12 +87,41 @@ def save(folder: Path) -> str:
     return "never"
 
 
+def amortise(folder: Path) -> str:
+    """A regression for all data sets; whether the posterior of one is right."""
+    keeping.SECONDS = 0.2
+    settings = {"budget": 8.0, "student": _small_flow, "progress": False, "cache": False}
+    place = {"folder": folder, "resume": True}
+    inference = understudy.amortise(_regression, COVARIATES, observed="y", **settings, **place)
+    y = COVARIATES @ np.array([0.5, -1.0]) + 0.3
+    covariance = np.linalg.inv(np.eye(2) + COVARIATES.T @ COVARIATES)
+    draws = inference.sample(0, y[None], 2000).draws["weights"][0]
+    off = (draws.mean(0) - covariance @ COVARIATES.T @ y) / np.sqrt(np.diag(covariance))
+    inference.save(folder / "inference.safetensors")
+    return "right" if np.abs(off).max() < 0.25 else f"wrong by {np.abs(off).max():.2f} deviations"
+
+
+def _regression(covariates, y=None):
+    weights = numpyro.sample("weights", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", len(covariates)):
+        numpyro.sample("y", dist.Normal(covariates @ weights, 1.0), obs=y)
+
+
+def _small_flow(key, dim, summary):
+    return SplineFlow(key, dim, summary, layers=2, width=32, bins=4)
+
+
 def _far_from_zero(z: jax.Array) -> jax.Array:
     y = (z - MEAN) / SCALE
     return -0.5 * (jnp.sum(y**2) + 0.25 * (jnp.sum(y) ** 2 - jnp.sum(y**2)))
 
 
-WORK: dict[str, Callable[[Path], str]] = {"train": train, "fit": fit, "save": save}
+WORK: dict[str, Callable[[Path], str]] = {
+    "train": train,
+    "fit": fit,
+    "save": save,
+    "amortise": amortise,
+}
 
 
 def started(name: str, folder: Path) -> tuple[Process, Connection]:
@@ -181,7 +215,7 @@ def count_saves(kills: int, rng: random.Random, room: Path) -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, many in {"train": 100, "fit": 50, "save": 20}.items():
+    for name, many in {"train": 100, "fit": 50, "save": 20, "amortise": 20}.items():
         parser.add_argument(f"--{name}", type=int, default=many, help="how many are killed")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--out", default="results/kills.jsonl", help="rows (default: %(default)s)")

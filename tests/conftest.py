@@ -7,8 +7,10 @@ import os
 import signal
 from pathlib import Path
 
-os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+# Flags that are set already come last, and win.
+os.environ["XLA_FLAGS"] = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    + os.environ.get("XLA_FLAGS", "")
 )
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
@@ -22,6 +24,14 @@ from jaxtyping import install_import_hook
 # A background job of a shell starts with the interrupt ignored, which it hands to all it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 install_import_hook("understudy", "beartype.beartype")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A file stays with one worker, so that its fixtures are made and its programs compiled once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -63,6 +63,11 @@ def quick(**settings: Any) -> Any:
     return fit(NORMAL, **{"budget": 1.0, "verbose": False, "cache": False, **settings})
 
 
+def quick_fit(target: Any) -> Any:
+    """The same for another target."""
+    return fit(target, budget=3.0, flows=False, verbose=False, cache=False)
+
+
 def in_folder(function: Callable[[Path], Any]) -> Any:
     """Call a function of a folder that is gone afterwards."""
     with tempfile.TemporaryDirectory() as folder:
@@ -114,6 +119,10 @@ def fits() -> dict[str, Callable[[], Any]]:
         "a budget without an end": lambda: quick(budget=float("inf")),
         "a budget of a complex number": lambda: quick(budget=1j),
         "a budget as a dictionary": lambda: quick(budget={"seconds": 3}),
+        "a budget of True": lambda: quick(budget=True),
+        "a budget of an array's True": lambda: quick(budget=np.True_),
+        "a step size of True": lambda: mala(True),
+        "a mean of True and False": lambda: FullGaussian(2, np.array([True, False])),
         "seeds as a list": lambda: quick(seeds=[0, 1]),
         "seeds past the largest": lambda: quick(seed=2**63 - 1, seeds=2),
         "a stage that is damaged": lambda: in_folder(damaged),
@@ -130,6 +139,18 @@ def fits() -> dict[str, Callable[[], Any]]:
         "fitting a posterior": lambda: fit(Posterior(NORMAL, FullGaussian(2))),
         "fitting a student": lambda: fit(FullGaussian(2)),
         "fitting whole numbers": lambda: fit(LogDensity(lambda z: jnp.sum(z > 0), 2)),
+        "fitting spins": lambda: quick_fit(Ising(2, 2)),
+        "fitting coins": lambda: quick_fit(LogDensity(lambda z: 2 * z[0] * z[1] - z[0], 2)),
+        "fitting rounded numbers": lambda: quick_fit(
+            LogDensity(lambda z: -jnp.sum(jnp.round(z) ** 2), 2)
+        ),
+        "fitting an entry of a table": lambda: quick_fit(
+            LogDensity(lambda z: jnp.array([0.0, -1.0, 0.5])[z[0].astype(int)], 1)
+        ),
+        "fitting zeros and ones alone": lambda: quick_fit(
+            LogDensity(lambda z: jnp.where(jnp.all((z == 0) | (z == 1)), z[0], -jnp.inf), 3)
+        ),
+        "fitting a plane that rises": lambda: quick_fit(LogDensity(lambda z: z[0] - 0.3 * z[1], 2)),
         "fitting two densities": lambda: fit(LogDensity(lambda z: (-(z @ z), 0.0), 2)),
         "fitting a density with a loop": lambda: fit(
             LogDensity(lambda z: -sum(float(v) ** 2 for v in z), 2)

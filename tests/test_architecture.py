@@ -28,7 +28,7 @@ ALLOWED = {
     "checks": {"core"},
     "devices": {"core", "checks"},
     "jobs": {"core", "checks"},
-    "numerics": {"core", "checks"},
+    "numerics": {"core", "checks", "devices"},
     "coordinates": {"core", "checks", "numerics"},
     "networks": {"core", "checks"},
     "batches": {"core", "checks"},

@@ -11,10 +11,11 @@ import pytest
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
 @pytest.mark.parametrize(
-    "name", ["save", *(pytest.param(name, marks=pytest.mark.slow) for name in ("train", "fit"))]
+    "name",
+    ["save", *(pytest.param(name, marks=pytest.mark.slow) for name in ("train", "fit", "amortise"))],
 )
 def test_what_is_killed_goes_on(tmp_path, name):
-    asked = {"train": 0, "fit": 0, "save": 0} | {name: 3}
+    asked = dict.fromkeys(("train", "fit", "save", "amortise"), 0) | {name: 3}
     words = [word for one, many in asked.items() for word in (f"--{one}", str(many))]
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.kills", *words, "--out", str(tmp_path / "kills.jsonl")],

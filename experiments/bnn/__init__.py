@@ -10,10 +10,9 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from experiments.bnn import problems as parts
 from experiments.bnn.methods import TASKS, Result
@@ -32,6 +31,7 @@ from experiments.rows import provenance
 from experiments.settings import fill_preset, listed
 from understudy import data, files
 from understudy.cli.settings import check_settings, option
+from understudy.jobs import Job, executor_of, run_jobs
 from understudy.report import describe_run, write_picture, write_report
 
 ORDER = ("crabs", "sonar", "ionosphere", "breast", "pima", "australian", "australian-A1", "colon")
@@ -62,6 +62,10 @@ class Settings:
     folds: int | None = option(None, "validation parts in every training part", least=1, most=5)
     seed: int = option(
         0, "seed of everything random; in one folder every seed adds its splits", least=0, most=2**31 - 1
+    )
+
+    workers: str | None = option(
+        None, 'processes, "local" or the address of a Dask cluster', shown="this process"
     )
 
     def __post_init__(self):
@@ -111,10 +115,15 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
         for name in settings.chosen
         if not {(name, method) for method in names} <= done
     ]
-    disable = None if progress is None else not progress
-    for name, names in (bar := tqdm(todo, disable=disable, unit="task", leave=False)):
-        bar.set_description(f"{name}: {names[0]}")
-        _run_task(path, settings, name, names, first)
+    run_jobs(
+        [
+            Job(f"{name}: {', '.join(names)}", _task, (settings, name, names, first))
+            for name, names in todo
+        ],
+        lambda _, made: _keep(path, settings, made),
+        executor_of(settings.workers),
+        progress=progress,
+    )
     rows = [row for row in files.read_rows(path) if _alike(row["settings"], settings)]
     rows = [row for row in rows if row["dataset"] in settings.chosen]
     write_picture(bnn_figure(rows), out / "bnn.png")
@@ -123,18 +132,38 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
     return {"experiment": "bnn", **goals(rows), **provenance(settings, settings.seed, seconds)}
 
 
-def _run_task(path: Path, settings: Settings, name: str, names: Sequence[str], first: int) -> None:
+class _Made(NamedTuple):
+    """What a task gives: its data set, what its methods predict, the truth, and the rows."""
+
+    dataset: str
+    means: dict[str, np.ndarray]
+    labels: np.ndarray
+    rows: list[dict[str, Any]]
+
+
+def _task(settings: Settings, name: str, names: Sequence[str], first: int) -> _Made:
+    """Run a group of methods on all splits of a set, in whichever process."""
     lengths = settings.lengths
     splits = lengths.pop("splits")
     table = parts.outer(parts.load(name), splits, settings.seed)
     started = time.perf_counter()
     results = TASKS[tuple(names)](table, Sizes(**lengths))
     source = provenance(settings.lengths, settings.seed, time.perf_counter() - started)
-    labels, means = np.asarray(table.new_labels), {m: result.mean for m, result in results.items()}
-    keep_predictions(path.parent, settings.lengths, name, means, labels)
-    for method, result in results.items():
-        for row in split_rows(name, method, result, labels, first):
-            files.append_row(path, files.plain(row | source))
+    labels = np.asarray(table.new_labels)
+    means = {method: np.asarray(result.mean) for method, result in results.items()}
+    rows = [
+        files.plain(row | source)
+        for method, result in results.items()
+        for row in split_rows(name, method, result, labels, first)
+    ]
+    return _Made(name, means, labels, rows)
+
+
+def _keep(path: Path, settings: Settings, made: _Made) -> None:
+    """Write down what a task gave."""
+    keep_predictions(path.parent, settings.lengths, made.dataset, made.means, made.labels)
+    for row in made.rows:
+        files.append_row(path, row)
 
 
 def split_rows(

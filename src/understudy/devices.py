@@ -2,9 +2,14 @@
 
 Nothing is written twice for it. XLA splits a program by where its arrays are, so that losses over sets
 of draws, batch statistics and adapted steps are those of all devices together, up to the order of sums.
+What is drawn or looked at in blocks is not split: whole blocks go to the devices in turn.
 """
 
-from collections.abc import Sequence
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -15,6 +20,9 @@ from understudy.checks import shown, whole
 from understudy.core import IngredientError
 
 AXIS = "devices"
+# Seconds after which a process that is not heard of counts as dead.
+_HEARTBEAT = 30
+_DRAWING: ContextVar[tuple[Any, ...]] = ContextVar("devices that draw", default=())
 
 Devices = int | Sequence[Any] | Mesh | None
 """How many, which, or a mesh with one axis; None is the default device alone."""
@@ -45,6 +53,60 @@ def _mesh(devices: list[Any]) -> Mesh:
     return jax.make_mesh((len(devices),), (AXIS,), (AxisType.Auto,), devices=devices)
 
 
+def join_hosts(
+    coordinator: str | None = None, processes: int | None = None, process: int | None = None
+) -> None:
+    """Make one machine of several processes: afterwards ``jax.devices()`` are those of all of them.
+
+    Call it first, in every process, with the same program. ``train(..., devices=jax.devices())`` then
+    runs over all; the first process alone writes progress, metrics and checkpoints.
+
+    Args:
+        coordinator: address of the first process, such as "10.0.0.1:1234"; None takes
+            ``UNDERSTUDY_COORDINATOR``, or what JAX finds out from Slurm, Open MPI and the like.
+        processes: how many there are; None takes ``UNDERSTUDY_PROCESSES``, or what JAX finds out.
+        process: which of them this is, from 0 on; None takes ``UNDERSTUDY_PROCESS``, or what JAX finds.
+    """
+    coordinator = coordinator or os.environ.get("UNDERSTUDY_COORDINATOR")
+    processes = _count("processes", processes, "UNDERSTUDY_PROCESSES", 1)
+    process = _count("process", process, "UNDERSTUDY_PROCESS", 0)
+    try:
+        jax.distributed.initialize(coordinator, processes, process, heartbeat_timeout_seconds=_HEARTBEAT)
+    except (RuntimeError, ValueError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise IngredientError(
+            f"The processes cannot be joined ({first}); give coordinator, processes and process, or set "
+            "UNDERSTUDY_COORDINATOR, UNDERSTUDY_PROCESSES and UNDERSTUDY_PROCESS, before JAX is used."
+        ) from error
+
+
+def _count(name: str, value: Any, variable: str, least: int) -> int | None:
+    if value is None and variable in os.environ:
+        word = os.environ[variable]
+        value, name = int(word) if word.isdecimal() else word, variable
+    return None if value is None else whole(name, value, least=least)
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes."""
+    return jax.process_index() == 0
+
+
+def spans_hosts(mesh: Mesh | None) -> bool:
+    """Whether some devices of a mesh belong to other processes."""
+    return mesh is not None and mesh.is_multi_process
+
+
+def here(tree: PyTree) -> PyTree:
+    """Arrays that are whole on every device of several processes, as arrays of this one."""
+
+    def own(leaf: Any) -> Any:
+        far = isinstance(leaf, jax.Array) and not leaf.is_fully_addressable
+        return leaf.addressable_data(0) if far else leaf
+
+    return jax.tree.map(own, tree)
+
+
 def on_each(mesh: Mesh) -> NamedSharding:
     """Whole on every device."""
     return NamedSharding(mesh, PartitionSpec())
@@ -68,3 +130,46 @@ def spread(arrays: PyTree, axis: int = 0) -> PyTree:
         return jax.lax.with_sharding_constraint(leaf, PartitionSpec(*[None] * axis, AXIS))
 
     return arrays if count == 1 else jax.tree.map(split, arrays)
+
+
+@contextlib.contextmanager
+def drawing_on(devices: Devices) -> Iterator[None]:
+    """Blocks of rows inside go to these devices in turn; None leaves it as it was."""
+    mesh = mesh_of(devices)
+    if mesh is None:
+        yield
+        return
+    before = _DRAWING.set(tuple(mesh.devices.flat))
+    try:
+        yield
+    finally:
+        _DRAWING.reset(before)
+
+
+def that_draw() -> tuple[Any, ...]:
+    """The devices of :func:`drawing_on`, none outside of it."""
+    return _DRAWING.get()
+
+
+def in_turn(function: Callable[..., Any], blocks: Sequence[Any]) -> list[Any]:
+    """``function(i, block)`` of every block as numpy arrays, each on the next of the devices that draw.
+
+    A block is one run of one program, so the numbers are the same on any number of devices.
+    """
+    devices, wide = that_draw(), bool(jax.config.jax_enable_x64)
+    if len(devices) < 2:
+        with jax.default_device(devices[0]) if devices else contextlib.nullcontext():
+            return [jax.device_get(function(i, block)) for i, block in enumerate(blocks)]
+
+    def run(i: int) -> Any:
+        # Settings that a user made for a block of code do not reach other threads by themselves.
+        with (
+            jax.default_device(devices[i % len(devices)]),
+            jax.enable_x64(wide),
+            jax.numpy_dtype_promotion("standard"),
+            jax.debug_nans(False),
+        ):
+            return jax.device_get(function(i, blocks[i]))
+
+    with ThreadPoolExecutor(len(devices)) as pool:
+        return list(pool.map(run, range(len(blocks))))

@@ -12,6 +12,7 @@ import scipy.linalg
 from jaxtyping import Array, Float, PyTree, Scalar
 
 from understudy.core import BoundLogDensity, Condition, ExplicitStudent, Student, Target
+from understudy.devices import in_turn
 
 TINY = 1e-12
 ROWS_AT_ONCE = 256
@@ -30,7 +31,7 @@ def in_blocks(function: Callable, z: Float[np.ndarray, "n d"], block: int = 4096
 
     The last block is filled up with copies of the last row, which are left out of the result.
     """
-    parts = [function(rows) for rows in row_blocks(z, block)]
+    parts = in_turn(lambda _, rows: function(rows), row_blocks(z, block))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: len(z)], *parts)
 
 

@@ -8,18 +8,19 @@ import pytest
 
 import understudy
 from tests.amortising.models import COVARIATES, exact, gaussian, regression, regressions
+from understudy.amortising import keeping
 from understudy.amortising.amortise import _flow
 from understudy.core import IngredientError
 from understudy.students import SplineFlow
 
 
 def small_flow(key, dim, summary):
-    return SplineFlow(key, dim, summary, layers=4, width=32, bins=6)
+    return SplineFlow(key, dim, summary, layers=2, width=32, bins=4)
 
 
 @pytest.fixture(scope="module")
 def inference():
-    settings = {"budget": 12.0, "student": small_flow, "progress": False}
+    settings = {"budget": 8.0, "student": small_flow, "progress": False}
     return understudy.amortise(regression, COVARIATES, observed="y", **settings)
 
 
@@ -130,3 +131,32 @@ def test_teaching_at_shifted_data_makes_more_of_them_even(inference):
     before, after = (one.sample(0, shifted[48:], 500, finish=False) for one in (inference, taught))
     assert np.median(after.share) > np.median(before.share)
     assert taught.stages[-1].name == "teach"
+
+
+def test_a_training_that_was_cut_off_goes_on(tmp_path, monkeypatch):
+    settings = {"observed": "y", "student": small_flow, "progress": False, "folder": tmp_path}
+    settings["budget"] = 2.0
+    monkeypatch.setattr(keeping, "SECONDS", 0.0)
+    steps, write = [], keeping.Kept.write
+
+    def noted(self, learning, state, *rest, **more):
+        write(self, learning, state, *rest, **more)
+        steps.append(int(state.step))
+        if len(steps) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(keeping.Kept, "write", noted)
+    with pytest.raises(KeyboardInterrupt):
+        understudy.amortise(regression, COVARIATES, **settings)
+    with pytest.raises(IngredientError, match="pass resume=True"):
+        understudy.amortise(regression, COVARIATES, **settings)
+    with pytest.raises(IngredientError, match="another model or seed"):
+        understudy.amortise(regression, COVARIATES, seed=7, resume=True, **settings)
+    again = understudy.amortise(regression, COVARIATES, resume=True, **settings)
+    assert steps == sorted(set(steps))  # it did not begin anew
+    assert again.simulations > steps[2]
+
+
+def test_resuming_nothing_gets_a_sentence():
+    with pytest.raises(IngredientError, match="needs the folder"):
+        understudy.amortise(regression, COVARIATES, observed="y", resume=True)

@@ -16,7 +16,7 @@ DOCS = ROOT / "docs"
 # Pages with a test of their own.
 ELSEWHERE = {"howto/tables.md", "howto/images.md", "quickstart/posterior.md", "quickstart/many.md"}
 # Always run; the others with the slow tests.
-QUICK = {"howto/right.md", "howto/scale.md", "concepts/trust.md"}
+QUICK = {"concepts/trust.md"}
 
 
 def blocks(page: Path) -> list[str]:

@@ -18,9 +18,10 @@ from understudy.feedbacks import (
     SemiImplicitInclusiveKL,
     WeightedSum,
 )
+from understudy.networks import Perceptron
 from understudy.networks.images import ImageDecoder
 from understudy.report import training_curves
-from understudy.students import DiagonalGaussian, image_encoder
+from understudy.students import DiagonalGaussian, gaussian_encoder, image_encoder
 from understudy.targets import LatentVariableModel, two_gaussians
 from understudy.teachers import Identity
 from understudy.training import Learner, StopTraining, Training
@@ -29,23 +30,41 @@ SMALL = {"hidden": (6,), "channels": (2, 3)}
 RESULTS = Path(__file__).parents[2] / "results"
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """The same experiment on images of 8 x 8, with 2 latents."""
+class Painter(eqx.Module):
+    """A perceptron whose output is an image of 8 x 8; it compiles much sooner than convolutions."""
+
+    perceptron: Perceptron
+
+    def __call__(self, z):
+        return self.perceptron(z).reshape(8, 8)
+
+
+def shrunk(monkeypatch, convolutions):
+    """The same experiment on images of 8 x 8, with 2 latents; the images."""
     monkeypatch.setattr(methods, "DIM", 2)
     monkeypatch.setattr(methods, "SIZE", (8, 8))
 
     def student(encoder, key, rows):
         assert encoder == "gaussian"
-        return image_encoder(key, 2, (8, 8), **SMALL)
+        if convolutions:
+            return image_encoder(key, 2, (8, 8), **SMALL)
+        return gaussian_encoder(key, 2, jnp.zeros((8, 8)), hidden=(6,))
 
     def model(key):
-        decoder = ImageDecoder(key, 2, (8, 8), **SMALL)
-        return LatentVariableModel(decoder, 2)
+        plain = Painter(Perceptron(key, [2, 6, 64]))
+        return LatentVariableModel(ImageDecoder(key, 2, (8, 8), **SMALL) if convolutions else plain, 2)
 
     monkeypatch.setattr(course, "make_student", student)
     monkeypatch.setattr(course, "make_model", model)
+    if not convolutions:
+        load = files.load
+        monkeypatch.setattr(files, "load", lambda path: load(path, classes=[Painter]))
     return np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    return shrunk(monkeypatch, convolutions=False)
 
 
 def plan(**changes):
@@ -62,9 +81,16 @@ def assert_same(one, other):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("name", ["VAE", pytest.param("HMC-VI, T=2", marks=pytest.mark.slow)])
-def test_a_killed_training_goes_on_bit_for_bit(name, small, tmp_path, monkeypatch):
-    method = mnist.METHODS[name]
+@pytest.mark.parametrize(
+    ("name", "convolutions"),
+    [
+        ("VAE", False),
+        pytest.param("VAE", True, marks=pytest.mark.slow),
+        pytest.param("HMC-VI, T=2", True, marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_training_goes_on_bit_for_bit(name, convolutions, tmp_path, monkeypatch):
+    method, small = mnist.METHODS[name], shrunk(monkeypatch, convolutions)
     whole = course.train_method(tmp_path / "whole", method, small, plan())
     assert whole.updates == 8
 
@@ -201,7 +227,9 @@ def test_the_first_test_images_do_not_depend_on_how_many_are_asked_for():
     assert set(np.unique(many)) == {0.0, 1.0}
 
 
-def test_measures_agree_with_each_other(small):
+@pytest.mark.parametrize("convolutions", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_measures_agree_with_each_other(convolutions, monkeypatch):
+    small = shrunk(monkeypatch, convolutions)
     model = course.make_model(jax.random.key(0))
     encoder = course.make_student("gaussian", jax.random.key(1), 0)
     sizes = measures.Sizes(4, 2000, 4, 16, 20)

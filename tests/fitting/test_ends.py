@@ -62,3 +62,9 @@ def test_a_density_without_an_end_is_refused(name):
     target = LogDensity(*IMPROPER[name])
     with pytest.raises(IngredientError, match="improper: its density does not fall off"):
         check_ends(Evaluations(target), draws(target.dim))
+
+
+@pytest.mark.parametrize("away", [1e120, np.inf])
+def test_chains_that_ran_away_show_it_too(away):
+    with pytest.raises(IngredientError, match="does not fall off far out"):
+        check_ends(Evaluations(LogDensity(lambda z: z[0], 2)), np.full((8, 2), away))

@@ -12,7 +12,14 @@ import pytest
 from numpyro import distributions as dist
 
 import understudy
-from understudy import Gradients, IngredientError, Interrupted, LogDensity, fit, from_numpyro
+from understudy import (
+    Gradients,
+    IngredientError,
+    Interrupted,
+    LogDensity,
+    fit,
+    from_numpyro,
+)
 from understudy.posterior.verdict import Figure, Verdict
 from understudy.students import CouplingFlow, Mixture, Placed
 from understudy.surroundings import double_precision, in_double

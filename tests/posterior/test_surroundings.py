@@ -18,7 +18,8 @@ import understudy
 from understudy.posterior import Posterior
 from understudy.students import FullGaussian
 
-jax.config.update(*eval(sys.argv[1]))
+for setting in eval(sys.argv[1]):
+    jax.config.update(*setting)
 
 def model(counts, x, y=None):
     slope = numpyro.sample("slope", dist.Normal(0, 1))
@@ -43,16 +44,25 @@ again = understudy.load_exported(sys.argv[2] + "/e").sample(0, 5)["slope"]
 np.testing.assert_allclose(again, wanted, rtol=1e-5)
 """
 
-SETTINGS = [
+STRICT, WIDE, STOPPING = (
     ("jax_numpy_dtype_promotion", "strict"),
     ("jax_enable_x64", True),
     ("jax_debug_nans", True),
-]
+)
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s[0])
-def test_every_method_works_under(setting, tmp_path):
-    given = [sys.executable, "-c", CODE, repr(setting), str(tmp_path)]
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param((STRICT, STOPPING), id="strict promotion and debug_nans"),
+        pytest.param((WIDE,), id="x64", marks=pytest.mark.slow),
+        pytest.param((STRICT,), id="strict promotion", marks=pytest.mark.slow),
+        pytest.param((STOPPING,), id="debug_nans", marks=pytest.mark.slow),
+        pytest.param((STRICT, WIDE, STOPPING), id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_every_method_works_under(settings, tmp_path):
+    given = [sys.executable, "-c", CODE, repr(settings), str(tmp_path)]
     ran = subprocess.run(given, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
 

@@ -5,7 +5,9 @@ first. Weights by the likelihood say, on simulated data sets that it has not see
 enough; where it was not, training goes on.
 """
 
+import contextlib
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +16,7 @@ import numpy as np
 
 from understudy.amortising.amortised import Amortised
 from understudy.amortising.finishing import FEWEST, LARGEST_K, weigh
+from understudy.amortising.keeping import Kept, Place
 from understudy.amortising.learning import Informed, Learning, Simulated, simulate
 from understudy.amortising.novelty import fit_novelty
 from understudy.amortising.observations import fit_reading
@@ -51,6 +54,8 @@ def amortise(
     student: Any = None,
     progress: bool | None = None,
     cache: bool = True,
+    folder: str | Path | None = None,
+    resume: bool = False,
     **kwargs: Any,
 ) -> Amortised:
     """Train one student for all data sets of a model: simulate, teach, judge.
@@ -76,6 +81,8 @@ def amortise(
         progress: show a live line in a terminal or notebook, and a line for every round elsewhere; None
             shows the live line only.
         cache: keep compiled programs in the user's cache folder.
+        folder: where the training is kept while it runs, so that one that was cut off can go on.
+        resume: begin with what ``folder`` holds.
         kwargs: what the model is called with, by name.
 
     Returns:
@@ -91,9 +98,12 @@ def amortise(
     if cache:
         keep_programs()
     lengths = _ROUNDS if seconds is None else (seconds,)
-    with own_settings(), Progress(sum(lengths), progress, "simulating") as line:
+    with contextlib.ExitStack() as held_open:
+        held_open.enter_context(own_settings())
+        line = held_open.enter_context(Progress(sum(lengths), progress, "simulating"))
         started = time.perf_counter()
         simulator = _simulator(model, args, kwargs, observed, arguments, sizes, missing)
+        kept = held_open.enter_context(Kept(folder, resume, simulator, seed))
         first, second, third = jax.random.split(jax.random.key(seed), 3)
         seen = simulate(first, simulator, _FIRST_PAIRS)
         held = simulate(second, simulator, _FIRST_PAIRS // 2)
@@ -101,12 +111,13 @@ def amortise(
         begun = _begin(third, simulator, seen, summary, student)
         learning = Learning(simulator, begun, held, seed)
         line.figures = learning.figures
-        learning.look(0.0)
+        place = kept.read(learning)
+        learning.look(learning.seconds + place.spent)
         compiled = time.perf_counter() - started
         note = f"{_FIRST_PAIRS:,} pairs to begin with, {100 * seen.lost:.1f} % not finite and left out"
         stages = [Stage("simulate", note, 0.0, compiled, 0, float("nan"))]
         line.begin_clock()
-        stages += _rounds(learning, simulator, held, lengths, line)
+        stages += _rounds(learning, simulator, held, lengths, line, kept, place)
         made = Amortised(
             simulator,
             learning.student,
@@ -164,16 +175,23 @@ def _rounds(
     held: Simulated,
     lengths: tuple[float, ...],
     line: Progress,
+    kept: Kept,
+    place: Place,
 ) -> list[Stage]:
     """Learn for the seconds of each round, until it is enough or nothing more is learnt."""
-    stages, before, finish = [], -np.inf, ""
+    stages, before, finish = [], place.before, ""
     judge = Judge(simulator, held, min(lengths))
-    for i, length in enumerate(lengths):
-        ran = learning.seconds
+    for i, length in list(enumerate(lengths))[place.round :]:
+        ran, spent = learning.seconds, place.spent if i == place.round else 0.0
+        here = Place(i, spent, before)
         line.stage(
             f"learning, round {i + 1} of {len(lengths)} at most" if len(lengths) > 1 else "learning"
         )
-        score = learning.run(length, _LATER_RATE if i else 1e-3, line)
+
+        def keep(state: Any, spent: float, here: Place = here) -> None:
+            kept.write(learning, state, here._replace(spent=spent))
+
+        score = learning.run(length, _LATER_RATE if i else 1e-3, line, spent, keep)
         line.stage("judging")
         found = judge(learning.student)
         if found.enough:
@@ -190,6 +208,7 @@ def _rounds(
         if finish:
             break
         before = score
+        kept.write(learning, learning.state, Place(i + 1, 0.0, before), now=True)
     return stages
 
 

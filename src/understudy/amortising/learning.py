@@ -7,6 +7,7 @@ KL: -log q(z | x) on fresh pairs.
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -229,15 +230,24 @@ class Learning:
         """Pairs learnt from so far."""
         return self.updates * self.conditions.size
 
-    def run(self, seconds: float, rate: float = _RATE, line: Progress | None = None) -> float:
+    def run(
+        self,
+        seconds: float,
+        rate: float = _RATE,
+        line: Progress | None = None,
+        spent: float = 0.0,
+        keep: Callable[[State, float], None] | None = None,
+    ) -> float:
         """Learn for some time, the rate falling to nothing; the held-out log density at the end.
 
         Args:
             seconds: how long, the looks at held-out pairs included.
             rate: of learning, at first.
             line: says how far it is.
+            spent: seconds of it that an earlier run has had.
+            keep: called with the state and the seconds spent, between two chunks.
         """
-        clock = _Clock(self, seconds, rate, line)
+        clock = _Clock(self, seconds, rate, line, spent, keep)
         self.state = paced(self.state, rate)
         chunk = self._chunk(seconds)
         self.training.run(self.state, 2**31 - 1, chunk, [watch, clock])
@@ -267,9 +277,18 @@ class Learning:
 class _Clock:
     """Between two chunks: the rate follows the time, and the training ends with it."""
 
-    def __init__(self, learning: Learning, seconds: float, rate: float, line: Progress | None):
+    def __init__(
+        self,
+        learning: Learning,
+        seconds: float,
+        rate: float,
+        line: Progress | None,
+        spent: float,
+        keep: Callable[[State, float], None] | None,
+    ):
         self.learning, self.seconds, self.rate, self.line = learning, seconds, rate, line
-        self.state, self.begun, self.looked = learning.state, time.perf_counter(), 0.0
+        self.state, self.begun = learning.state, time.perf_counter() - spent
+        self.looked, self.keep = spent / seconds, keep
 
     @property
     def spent(self) -> float:
@@ -287,6 +306,8 @@ class _Clock:
             self.learning.look(self.learning.seconds + self.spent)
         if self.line is not None:
             self.line.to(self.learning.seconds + self.spent)
+        if self.keep is not None:
+            self.keep(chunk.state, self.spent)
         if share >= 1:
             raise StopTraining
         return paced(chunk.state, self.rate * 0.5 * (1 + math.cos(math.pi * share)))

@@ -14,7 +14,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -65,18 +65,22 @@ class Exported:
             program = jax.jit(_program(header, arrays, code).call)
         self._draw = lambda given, words: program(words, [*given, *arrays])
 
-    def sample(self, key: Any, n: int, /, **data: Any) -> dict[str, np.ndarray]:
+    def sample(
+        self, key: Any, n: int, devices: Sequence[Any] = (), /, **data: Any
+    ) -> dict[str, np.ndarray]:
         """Draw ``n`` values of every site.
 
         Args:
             key: a random key such as ``jax.random.key(0)``, or a whole number.
             n: how many.
+            devices: some of ``jax.devices()``, on which chunks are drawn in turn; none is the default.
             data: what the draws are made for, by the names in :attr:`inputs`; NaN where a number is
                 missing.
         """
         given = _given(self._inputs, data)
         with jax.enable_x64(self._wide):
-            return in_chunks(functools.partial(self._draw, given), key, n, self._chunk)
+            draw = functools.partial(self._draw, given)
+            return in_chunks(draw, key, n, self._chunk, devices)
 
 
 def _given(inputs: list[dict[str, Any]], data: Mapping[str, Any]) -> list[np.ndarray]:
@@ -303,8 +307,13 @@ def _program(header: Mapping[str, Any], arrays: list[np.ndarray], code: bytes) -
     )
 
 
-def in_chunks(draw: Callable, key: Any, n: int, chunk: int) -> dict[str, np.ndarray]:
+def in_chunks(
+    draw: Callable, key: Any, n: int, chunk: int, devices: Sequence[Any] = ()
+) -> dict[str, np.ndarray]:
     """Rows of ``draw(words)``, a chunk at a time and a chunk on every core, ``n`` in all.
+
+    Where devices are named, chunks go to them in turn. A chunk is one run of one program, so the draws
+    are the same on any number of them.
 
     What is floating comes in float64: sums over many rows of float32 lose what the rows hold.
     """
@@ -316,7 +325,12 @@ def in_chunks(draw: Callable, key: Any, n: int, chunk: int) -> dict[str, np.ndar
     def rows(i: int) -> dict[str, np.ndarray]:
         words = np.random.SeedSequence([*seed, i]).generate_state(4)
         # Settings that a user made for a block of code do not reach other threads by themselves.
-        with jax.enable_x64(wide), jax.numpy_dtype_promotion("standard"), jax.debug_nans(False):
+        with (
+            jax.default_device(devices[i % len(devices)]) if devices else contextlib.nullcontext(),
+            jax.enable_x64(wide),
+            jax.numpy_dtype_promotion("standard"),
+            jax.debug_nans(False),
+        ):
             return {name: np.asarray(value) for name, value in draw(words).items()}
 
     first = rows(0)
@@ -329,7 +343,7 @@ def in_chunks(draw: Callable, key: Any, n: int, chunk: int) -> dict[str, np.ndar
 
     fill(0, first)
     if n > chunk:
-        with ThreadPoolExecutor(_cores()) as pool:
+        with ThreadPoolExecutor(max(_cores(), len(devices))) as pool:
             list(pool.map(fill, range(1, -(-n // chunk))))
     return out
 

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from understudy.core import IngredientError
 from understudy.fitting.evaluations import Evaluations
+from understudy.fitting.steps import ADVICE
 
 # Distances in deviations of the chains. What overflows before the third of them shows nothing.
 _LADDER = 30.0 * 10 ** np.arange(0.0, 6.5, 0.5)
@@ -21,6 +22,8 @@ _POINTS, _RAYS = 4, 64
 # Beyond so many dimensions, curvatures are not looked at.
 _CURVED = 128
 _STEP = 1e-4
+# Where no chain comes that has somewhere to stay.
+_AWAY = 1e100
 
 
 def check_ends(evaluate: Evaluations, z: Float[np.ndarray, "n d"]) -> None:
@@ -30,9 +33,9 @@ def check_ends(evaluate: Evaluations, z: Float[np.ndarray, "n d"]) -> None:
         evaluate: its values.
         z: places in the mass.
     """
+    if not (np.abs(z) < _AWAY).all():
+        raise IngredientError(_sentence(None))
     scale = np.maximum(z.std(0), 1e-12 * np.abs(z).max(0) + 1e-300)
-    if not (np.isfinite(z).all() and np.isfinite(scale).all()):
-        return
     points = z[np.linspace(0, len(z) - 1, min(len(z), _POINTS)).astype(int)]
     for lines in (_axes(evaluate, points[0], scale), _flattest(evaluate, points[0], scale)):
         for line in lines:
@@ -89,5 +92,5 @@ def _sentence(line: np.ndarray | None) -> str:
         where = f"along coordinate{'s' * (len(most) > 1)} {', '.join(map(str, most))}"
     return (
         f"The posterior is improper: its density does not fall off {where}. Give every parameter a "
-        "proper prior."
+        f"proper prior; {ADVICE}."
     )

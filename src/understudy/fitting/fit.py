@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 from understudy import checks
 from understudy.checks import LARGEST_SEED, instance, one_positive, whole
 from understudy.core import IngredientError, Target
-from understudy.devices import Devices, mesh_of
+from understudy.devices import Devices, mesh_of, spans_hosts
 from understudy.fitting import region
 from understudy.fitting.budget import Budget, Gradients
 from understudy.fitting.chains import Chains
@@ -32,6 +32,7 @@ from understudy.fitting.keeping import Kept
 from understudy.fitting.learning import Candidate, Learning
 from understudy.fitting.region import Region
 from understudy.fitting.starts import find_starts
+from understudy.fitting.steps import ADVICE, check_steps
 from understudy.fitting.walls import find_walls
 from understudy.posterior import Posterior, Stage
 from understudy.posterior.draws import columns, keep_programs
@@ -102,6 +103,11 @@ def fit(
         one = partial(one, resume=resume, devices=devices)
         return _best_of(one, range(seed, seed + seeds), folder)
     spent, mesh = Budget.of(budget, _SECONDS), mesh_of(devices)
+    if spans_hosts(mesh):
+        raise IngredientError(
+            "fit keeps its chains in one process, and some of these devices are of others; give it "
+            "jax.local_devices()."
+        )
     with (
         own_settings(),
         Kept(folder, resume, target, seed) as kept,
@@ -208,7 +214,9 @@ class _Fitting:
         """Starts, walls and the first coordinates; or where an earlier fit was cut off."""
         cube = np.random.default_rng(self.seed).uniform(-2, 2, (512, self.target.dim))
         cube[::2] = np.abs(cube[::2]) / 2
-        self.walls = find_walls(self.evaluate, cube, np.isfinite(self.evaluate(cube)[0]))
+        log_p, slope = self.evaluate(cube)
+        check_steps(self.evaluate, cube, log_p, slope)
+        self.walls = find_walls(self.evaluate, cube, np.isfinite(log_p))
         earlier = self.kept.read()
         if earlier is not None:
             region.go_on(self.chains, earlier, self.walls)
@@ -240,7 +248,7 @@ class _Fitting:
         if boundless(verdict):
             raise IngredientError(
                 "The posterior looks improper: the chains spread over more orders of magnitude than any "
-                "data could tell apart. Give every parameter a proper prior."
+                f"data could tell apart. Give every parameter a proper prior; {ADVICE}."
             )
         self.found = _Found(candidate, found, verdict)
         self.kept.write(self.record())

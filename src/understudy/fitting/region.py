@@ -18,6 +18,7 @@ from understudy.fitting import judge
 from understudy.fitting.budget import Budget
 from understudy.fitting.chains import GROUPS, Agreement, Chains, agreement
 from understudy.fitting.starts import Starts
+from understudy.fitting.steps import ADVICE
 
 _WINDOWS = (8, 8, 12, 16, 24, 32)
 _PROBE, _FIRST, _GROWTH, _TRIES = 4, 48, 1.3, 2
@@ -178,5 +179,5 @@ def _improper_sentence(old: Coordinates, new: Coordinates) -> str:
     which = int(np.argmax(new.margins[1] - old.margins[1]))
     return (
         f"The posterior looks improper: the chains spread without end along coordinate {which} (scale "
-        f"{np.exp(new.margins[1][which]):.1e} and growing). Give it a proper prior."
+        f"{np.exp(new.margins[1][which]):.1e} and growing). Give it a proper prior; {ADVICE}."
     )

@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from understudy import files
 from understudy.checks import flag, instance, one_of, random_key, several, whole
 from understudy.checks import seed as seed_number
 from understudy.core import ExplicitStudent, IngredientError, Key, Student, Target, Teacher
+from understudy.devices import Devices, drawing_on, that_draw
 from understudy.display import entries, varying
 from understudy.evaluation.trust.calibration import Simulate
 from understudy.evaluation.trust.check import Trust, default_teacher
@@ -145,7 +146,9 @@ class Posterior(eqx.Module):
         return sum(stage.evaluations for stage in self.stages)
 
     @in_own_precision
-    def sample(self, key: Key | int, n: int, finish: bool | None = None) -> dict[str, np.ndarray]:
+    def sample(
+        self, key: Key | int, n: int, finish: bool | None = None, devices: Devices = None
+    ) -> dict[str, np.ndarray]:
         """Draw ``n`` values of every named site (of ``z`` where the target has no names).
 
         A student that the fit did not trust has its draws *finished*: they come from the chains it
@@ -160,23 +163,32 @@ class Posterior(eqx.Module):
             n: how many.
             finish: True finishes, False gives the student's own draws; None finishes where the student
                 is not trusted.
+            devices: which draw a chunk each in turn: how many, a list of ``jax.devices()``, or a mesh
+                with one axis; None draws on one. The draws are the same on any number.
         """
         key, n = random_key(key), whole("n", n)
-        if self._finishes(finish):
-            return named_rows(self._target(), self.draws(key, n, finish=True))
-        if isinstance(self.target, StoredTarget):
-            return self.target.program.loaded.sample(key, n)
-        return in_chunks(partial(named, self.student, self._target()), key, n, chunk_of(self.student))
+        with drawing_on(devices):
+            if self._finishes(finish):
+                return named_rows(self._target(), self.draws(key, n, finish=True))
+            if isinstance(self.target, StoredTarget):
+                return self.target.program.loaded.sample(key, n, that_draw())
+            return self._chunks(partial(named, self.student, self._target()), key, n)
 
     @in_own_precision
-    def draws(self, key: Key | int, n: int, finish: bool | None = None) -> Float[np.ndarray, "n d"]:
+    def draws(
+        self, key: Key | int, n: int, finish: bool | None = None, devices: Devices = None
+    ) -> Float[np.ndarray, "n d"]:
         """Draw ``n`` flat unconstrained vectors, those of :meth:`sample` with the same arguments."""
         key, n = random_key(key), whole("n", n)
-        if self._finishes(finish):
+        with drawing_on(devices):
+            if not self._finishes(finish):
+                return self._chunks(partial(flat, self.student, None), key, n)["z"]
             assert self.record is not None
             teacher = self.teacher or default_teacher(key, self._target(), self.student)
             return finished(key, self._target(), self.student, teacher, self.record, n)
-        return in_chunks(partial(flat, self.student, None), key, n, chunk_of(self.student))["z"]
+
+    def _chunks(self, draw: Callable, key: Key, n: int) -> dict[str, np.ndarray]:
+        return in_chunks(draw, key, n, chunk_of(self.student), that_draw())
 
     def _finishes(self, finish: bool | None) -> bool:
         """Whether draws are finished: as asked for, else where the fit did not trust its student."""
@@ -195,7 +207,14 @@ class Posterior(eqx.Module):
         return finish
 
     @in_own_precision
-    def refine(self, key: Key | int, n: int, steps: int = 8, teacher: Teacher | None = None) -> Refined:
+    def refine(
+        self,
+        key: Key | int,
+        n: int,
+        steps: int = 8,
+        teacher: Teacher | None = None,
+        devices: Devices = None,
+    ) -> Refined:
         """Draw ``n`` vectors and move each by ``steps`` calls of the teacher.
 
         The result holds nested R-hat (the one for many short chains) and ESS beside the draws.
@@ -205,14 +224,16 @@ class Posterior(eqx.Module):
             n: number of draws, each the end of a chain of its own.
             steps: calls of the teacher; nested R-hat needs at least 4.
             teacher: in place of the posterior's.
+            devices: over which blocks of chains go in turn; see :meth:`sample`.
         """
         target = self._target()
         if teacher is not None:
             instance("teacher", Teacher, "hmc(0.1)", teacher)
         start, make, move = jax.random.split(random_key(key), 3)
-        z = self.draws(start, whole("n", n) + SUPERCHAINS, finish=False)
-        teacher = teacher or self.teacher or default_teacher(make, target, self.student)
-        return refine(move, target, self.student, teacher, z, whole("steps", steps, least=4))
+        with drawing_on(devices):
+            z = self.draws(start, whole("n", n) + SUPERCHAINS, finish=False)
+            teacher = teacher or self.teacher or default_teacher(make, target, self.student)
+            return refine(move, target, self.student, teacher, z, whole("steps", steps, least=4))
 
     @in_own_precision
     def resample(
@@ -222,6 +243,7 @@ class Posterior(eqx.Module):
         method: str = "psis",
         candidates: int | None = None,
         moves: int = 32,
+        devices: Devices = None,
     ) -> Resampled:
         """Draw ``n`` vectors corrected by the two densities; for students that have one.
 
@@ -232,6 +254,7 @@ class Posterior(eqx.Module):
                 "independence" runs a Metropolis chain from every draw with the student as proposal.
             candidates: how many draws are weighed; None takes four for each draw.
             moves: Metropolis moves of each chain.
+            devices: over which blocks of draws go in turn; see :meth:`sample`.
         """
         target, student = self._target(), self.student
         one_of("method", ("psis", "independence"), method)
@@ -241,12 +264,15 @@ class Posterior(eqx.Module):
                 "refine(key, n, steps) instead."
             )
         start, pick = jax.random.split(random_key(key))
-        if method == "independence":
-            z = self.draws(start, n, finish=False)
-            return independence_resample(pick, target, student, z, whole("moves", moves))
-        count = 4 * max(whole("n", n), 256) if candidates is None else whole("candidates", candidates)
-        z = self.draws(start, count, finish=False)
-        return importance_resample(pick, target, student, z, n)
+        with drawing_on(devices):
+            if method == "independence":
+                z = self.draws(start, n, finish=False)
+                return independence_resample(pick, target, student, z, whole("moves", moves))
+            count = (
+                4 * max(whole("n", n), 256) if candidates is None else whole("candidates", candidates)
+            )
+            z = self.draws(start, count, finish=False)
+            return importance_resample(pick, target, student, z, n)
 
     @in_own_precision
     def check(
@@ -259,6 +285,7 @@ class Posterior(eqx.Module):
         draws: int = 4096,
         turns: int = 3,
         level: float = 0.01,
+        devices: Devices = None,
     ) -> Trust:
         """Test the draws in several ways; see :func:`understudy.evaluation.trust.check.check`.
 
@@ -270,18 +297,20 @@ class Posterior(eqx.Module):
             draws: how many draws are tested, rounded up to a multiple of 256.
             turns: how often the teacher moves every draw.
             level: probability with which each test warns of a right student.
+            devices: over which blocks of draws go in turn; see :meth:`sample`.
         """
-        return trust_check(
-            self._key(key),
-            self._target(),
-            self.student,
-            teacher=self.teacher if teacher is None else teacher,
-            repeats=self.repeats if repeats is None else repeats,
-            simulate=simulate,
-            draws=draws,
-            turns=turns,
-            level=level,
-        )
+        with drawing_on(devices):
+            return trust_check(
+                self._key(key),
+                self._target(),
+                self.student,
+                teacher=self.teacher if teacher is None else teacher,
+                repeats=self.repeats if repeats is None else repeats,
+                simulate=simulate,
+                draws=draws,
+                turns=turns,
+                level=level,
+            )
 
     @in_own_precision
     def to_arviz(

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from understudy.core import Key, Student, Target, Teacher
+from understudy.devices import in_turn
 from understudy.numerics import row_blocks
 from understudy.posterior.draws import named_rows
 from understudy.teachers.turns import turn
@@ -86,12 +87,11 @@ def refine(
     starts, z = np.repeat(z[:SUPERCHAINS], CHAINS // SUPERCHAINS, 0), z[SUPERCHAINS:]
     n = len(z)
     rows = np.concatenate([starts, z, np.resize(z, (-n % CHAINS, z.shape[1]))])
-    runs = [
-        jax.tree.map(
-            np.asarray, run_chains(jax.random.fold_in(key, i), target, student, teacher, part, steps)
-        )
-        for i, part in enumerate(row_blocks(rows, CHAINS))
-    ]
+
+    def run(i: int, part: Any) -> Run:
+        return run_chains(jax.random.fold_in(key, i), target, student, teacher, part, steps)
+
+    runs = in_turn(run, row_blocks(rows, CHAINS))
     end = np.concatenate([run.trace[-1] for run in runs[1:]])[:n]
     lost = np.concatenate([run.lost for run in runs[1:]])[:n].mean()
     nested, free = (_traced(target, run.trace) for run in runs[:2])
@@ -117,13 +117,11 @@ def finished(
     order = [generator.permutation(len(record)) for _ in range(-(-n // len(record)))]
     z = record[np.concatenate(order)[:n]]
     rows = np.concatenate([z, np.resize(z, (-n % CHAINS, z.shape[1]))])
-    ends = [
-        np.asarray(
-            run_chains(jax.random.fold_in(key, i), target, student, teacher, part, steps).trace[-1]
-        )
-        for i, part in enumerate(row_blocks(rows, CHAINS))
-    ]
-    return np.concatenate(ends)[:n].astype(float)
+
+    def end(i: int, part: Any) -> Any:
+        return run_chains(jax.random.fold_in(key, i), target, student, teacher, part, steps).trace[-1]
+
+    return np.concatenate(in_turn(end, row_blocks(rows, CHAINS)))[:n].astype(float)
 
 
 class Run(NamedTuple):

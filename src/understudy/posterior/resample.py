@@ -1,17 +1,18 @@
 """Draws corrected by the ratio of the target's density to the student's."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from understudy.core import ExplicitStudent, IngredientError, Key, Target
+from understudy.devices import in_turn
 from understudy.evaluation.trust.weights import pareto_smoothed
 from understudy.numerics import in_blocks, independence_acceptance, log_densities, row_blocks
 from understudy.posterior.draws import named_rows
-from understudy.posterior.refine import CHAINS, run_chains
+from understudy.posterior.refine import CHAINS, Run, run_chains
 from understudy.teachers import IndependenceMetropolis
 
 
@@ -59,14 +60,16 @@ def independence_resample(
     Reference: Tierney, "Markov chains for exploring posterior distributions", 1994.
     """
     _, k = pareto_smoothed(_log_weights(target, student, z))
-    n, teacher, ends, rates = len(z), IndependenceMetropolis(moves), [], []
+    n, teacher = len(z), IndependenceMetropolis(moves)
     padded = np.concatenate([z, np.resize(z, (-n % CHAINS, z.shape[1]))])
-    for i, part in enumerate(row_blocks(padded, CHAINS)):
-        run = run_chains(jax.random.fold_in(key, i), target, student, teacher, part, 1)
-        ends.append(np.asarray(run.trace[-1]))
-        rates.append(float(run.acceptance))
-    end = np.concatenate(ends)[:n]
-    return Resampled(named_rows(target, end), end, k, float(n), float(np.mean(rates)))
+
+    def run(i: int, part: Any) -> Run:
+        return run_chains(jax.random.fold_in(key, i), target, student, teacher, part, 1)
+
+    runs = in_turn(run, row_blocks(padded, CHAINS))
+    end = np.concatenate([one.trace[-1] for one in runs])[:n]
+    rate = float(np.mean([one.acceptance for one in runs]))
+    return Resampled(named_rows(target, end), end, k, float(n), rate)
 
 
 def _log_weights(target: Target, student: ExplicitStudent, z: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from understudy.batches import Conditions, Reader, Stream, Window, conditions_of, window
 from understudy.checks import random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, numbered
-from understudy.devices import Devices, mesh_of, on_each
+from understudy.devices import Devices, here, is_first, mesh_of, on_each, spans_hosts
 from understudy.display import table_of_draws
 from understudy.training import border
 from understudy.training.recording import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
@@ -26,6 +26,9 @@ from understudy.training.update import Info, Learner, State
 
 if TYPE_CHECKING:
     import pandas
+
+
+_COUNT = np.int32
 
 
 class Trained(eqx.Module):
@@ -178,7 +181,7 @@ def train(
         (5, 2)
     """
     border.check_run(updates, chunk, folder, checkpoint_seconds, callbacks)
-    with contextlib.closing(ProgressBar(updates, progress)) as bar:
+    with contextlib.closing(ProgressBar(updates, progress if is_first() else False)) as bar:
         learner = Learner(
             feedback,
             particles=particles,
@@ -264,7 +267,9 @@ class Training:
                 return eqx.filter(state, eqx.is_array), info
 
             with self._on_mesh() as placed:
-                lowered = jax.jit(run, **placed).lower(fixed, arrays, jnp.array(1))
+                lowered = jax.jit(run, **placed).lower(fixed, arrays, np.asarray(1, _COUNT))
+                if self.mesh is not None:
+                    fixed = jax.device_put(fixed, on_each(self.mesh))
                 self._compiled, self._fixed = lowered.compile(options), fixed
             self.compile_seconds = time.perf_counter() - started
         return self
@@ -283,7 +288,16 @@ class Training:
         arrays, rest = eqx.partition(state, eqx.is_array)
         if self.mesh is not None:
             arrays = jax.device_put(arrays, on_each(self.mesh))
-        arrays, info = jax.block_until_ready(self._compiled(self._fixed, arrays, jnp.array(count)))
+        try:
+            done = self._compiled(self._fixed, arrays, np.asarray(count, _COUNT))
+            arrays, info = jax.block_until_ready(done)
+        except jax.errors.JaxRuntimeError as error:
+            if not spans_hosts(self.mesh):
+                raise
+            raise RuntimeError(
+                "Another process of this training ended, or cannot be reached; start all of them again, "
+                "with resume=True to go on from the newest checkpoint."
+            ) from error
         return eqx.combine(arrays, rest), info
 
     def run(
@@ -339,6 +353,7 @@ class Training:
         return Reader(self.stream, step)
 
     def _result(self, recorder: Recorder, state: State, seconds: float) -> Trained:
+        state = here(state) if spans_hosts(self.mesh) else state
         student = state.student if state.average is None else state.average
         return Trained(student, state, recorder.history, seconds, self.compile_seconds, self.repeats)
 

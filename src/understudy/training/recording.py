@@ -13,6 +13,7 @@ import numpy as np
 
 from understudy import files
 from understudy.core import CannotMoveError, IngredientError
+from understudy.devices import is_first
 from understudy.files import fingerprint
 from understudy.progress import Progress
 from understudy.training.update import Learner, State
@@ -61,6 +62,11 @@ class Recorder:
         self.saved = time.monotonic()
 
     @property
+    def writes(self) -> bool:
+        """Whether there is a folder, and this process is the one that writes into it."""
+        return self.folder is not None and is_first()
+
+    @property
     def seconds(self) -> float:
         """Run time recorded so far."""
         return float(self.rows[-1]["seconds"]) if self.rows else 0.0
@@ -72,8 +78,8 @@ class Recorder:
         return {name: np.asarray([row[name] for row in self.rows]) for name in names}
 
     def locked(self) -> contextlib.AbstractContextManager:
-        """Hold the folder, so that no second process writes into it."""
-        return contextlib.nullcontext() if self.folder is None else files.locked(self.folder)
+        """Hold the folder, so that no process of another run writes into it."""
+        return files.locked(self.folder) if self.writes else contextlib.nullcontext()
 
     def start(self, choices: Any, state: State, resume: bool) -> State:
         """Where training starts: the given state, or the newest checkpoint of the same run.
@@ -92,7 +98,8 @@ class Recorder:
         self.settings = fingerprint((choices, state.teacher), structure=(state.target, state.student))
         found = files.read_checkpoint(self.folder, state)
         if found is None:
-            files.truncate_rows(self.folder / "metrics.jsonl", 0)
+            if self.writes:
+                files.truncate_rows(self.folder / "metrics.jsonl", 0)
             return state
         return self._resumed(*found, resume)
 
@@ -108,17 +115,20 @@ class Recorder:
                 "resume it with the settings it had, or choose another folder."
             )
         metrics = Path(self.folder or ".") / "metrics.jsonl"
-        files.truncate_rows(metrics, step)
+        if self.writes:
+            files.truncate_rows(metrics, step)
         self.rows = [
             {k: np.nan if v is None else np.asarray(v, float) for k, v in row.items()}
             for row in files.read_rows(metrics)
+            if row.get("step", 0) <= step
         ]
         return state
 
     def __call__(self, chunk: Chunk) -> None:
         """Keep one row; write it, and a checkpoint when one is due."""
-        self.rows.append({name: np.asarray(value) for name, value in chunk.row.items()})
-        if self.folder is None:
+        # Copies: a view would keep the buffers of the device, ten times as large.
+        self.rows.append({name: np.array(value) for name, value in chunk.row.items()})
+        if self.folder is None or not self.writes:
             return
         files.append_row(self.folder / "metrics.jsonl", chunk.row)
         if chunk.last or time.monotonic() - self.saved > self.every:
@@ -131,7 +141,8 @@ class Recorder:
                 f"Interrupted at update {step}; the exception's `result` holds the student so far. "
                 "Pass folder=... next time and the run can be resumed."
             )
-        self._save(state, step)
+        if self.writes:
+            self._save(state, step)
         return f"Interrupted at update {step}; saved in {self.folder}. Resume with resume=True."
 
     def _save(self, state: State, step: int) -> None:

@@ -1,6 +1,6 @@
 """A student's draws before and after teacher moves: the raw material of every test of trust."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from understudy.core import Condition, IngredientError, Key, Student, Target, Teacher, numbered
+from understudy.devices import in_turn
 from understudy.numerics import (
     ROWS_AT_ONCE,
     AffineMap,
@@ -132,13 +133,15 @@ def move(
     turns: int,
 ) -> tuple[Float[np.ndarray, "n d"], Bool[np.ndarray, " n"], float]:
     """Draws after some turns of the teacher, which stayed finite, and the mean acceptance."""
-    ends, kept, rates = [], [], []
-    for i, block in enumerate(row_blocks(z, BLOCK)):
-        fine = jnp.ones(BLOCK, bool)
+
+    def after_turns(i: int, block: Any) -> tuple[Any, Any, list[Any]]:
+        fine, rates = jnp.ones(BLOCK, bool), []
         for j in range(turns):
             made, _ = improve(key, np.array(i * turns + j), claim, teacher, block)
             block, fine, rates = made.z, fine & made.finite, [*rates, made.acceptance]
-        ends, kept = [*ends, block], [*kept, fine]
+        return block, fine, rates
+
+    ends, kept, rates = zip(*in_turn(after_turns, row_blocks(z, BLOCK)), strict=True)
     after, fine = np.concatenate(ends)[: len(z)], np.concatenate(kept)[: len(z)]
     return after.astype(float), fine & np.isfinite(after).all(1), float(np.mean(rates))
 
