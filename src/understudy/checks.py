@@ -178,6 +178,8 @@ def _fails(value: Any, holds: Callable[[np.ndarray], Any]) -> bool:
         return False
     try:
         array = np.asarray(value)
-        return array.dtype.kind in "bc" or not bool(np.all(holds(array)))
+        # True and False are no numbers; an array of them is data of zeros and ones.
+        other = array.dtype.kind == "c" or (array.dtype.kind == "b" and array.ndim == 0)
+        return other or not bool(np.all(holds(array)))
     except (TypeError, ValueError):
         return True
