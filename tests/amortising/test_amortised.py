@@ -46,6 +46,7 @@ def test_draws_of_a_bounded_parameter_stay_inside(set_of_points):
     assert (np.abs(drawn) <= 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The student is not trusted", "ignore:Not converged")
 def test_a_permuted_set_has_the_same_posterior(set_of_points):
     y = np.random.default_rng(0).normal(size=13)
@@ -111,6 +112,7 @@ def test_saved_and_loaded_it_gives_the_same_draws(tmp_path):
         understudy.load(path, target=simulator_of(points, (20,), {}, "y"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The student is not trusted", "ignore:Not converged")
 def test_an_exported_file_draws_for_data_given_later(tmp_path):
     inference = untrained(simulator_of(regression, (COVARIATES,), {}, "y", sizes=(4, 10)))

@@ -16,6 +16,7 @@ LEARNT = "assert found.log_evidence.mean() > -30, found\n"
 # Smaller networks and one update: what is left is the page's own code.
 SHORT = {"updates=400": "updates=1", "(32,), (4, 8)": "(8,), (2, 2)", "steps=20": "steps=2"} | {
     "channels=(4, 8)": "channels=(2, 2)",
+    "noise=4": "noise=1",
     "chains=8, rungs=30": "chains=2, rungs=4",
 }
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from understudy import data
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +19,7 @@ def write(path, table, rows):
     path.write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.slow
 def test_the_page_for_tables_runs_and_predicts(tmp_path):
     (code,) = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "howto" / "tables.md").read_text(), re.DOTALL

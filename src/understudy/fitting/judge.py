@@ -25,7 +25,7 @@ _BOUNDLESS = 1e60
 QUANTILE_ERROR = "error of their quantiles"
 _JUDGED, _MOST_JUDGED = 4096, 131_072
 # Numbers of the chains that are compared, and the step of a slope between quantiles.
-_COMPARED, _NEAR = 16_000_000, 0.03
+_COMPARED, _NEAR = 4_000_000, 0.03
 _PAIRED = 64
 
 
