@@ -122,7 +122,6 @@ def fits() -> dict[str, Callable[[], Any]]:
         "a budget of True": lambda: quick(budget=True),
         "a budget of an array's True": lambda: quick(budget=np.True_),
         "a step size of True": lambda: mala(True),
-        "a mean of True and False": lambda: FullGaussian(2, np.array([True, False])),
         "seeds as a list": lambda: quick(seeds=[0, 1]),
         "seeds past the largest": lambda: quick(seed=2**63 - 1, seeds=2),
         "a stage that is damaged": lambda: in_folder(damaged),
