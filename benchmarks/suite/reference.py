@@ -26,6 +26,10 @@ WIDE = 300
 CHECKED = (0.05, 0.25, 0.5, 0.75, 0.95)
 TOLERANCE = 0.1
 ADAPT, KEEP, CHAINS = 1000, 1000, 40
+# A long run whose chains disagree by more is no reference.
+LARGEST_RHAT = 1.05
+# A chain is lost where its log density lies so many interquartile ranges below that of the best.
+LOST = 20
 
 
 def levels(dim: int) -> np.ndarray:
@@ -194,25 +198,43 @@ class Sampler:
 def _long_run(
     case: Case, sampler: Sampler, names: list[str], seconds: float
 ) -> tuple[Sites, np.ndarray, dict[str, Any]]:
-    """Chains with acceptance .95 until enough draws are effective, or the time is over."""
+    """Chains with acceptance .95 until enough draws are effective, or the time is over.
+
+    Chains that never came near the mass are left out and counted.
+    """
     wanted = 4000 if case.dim <= 60 else 2000
-    parts, divergences, spent, ready = [], 0, 0.0, False
+    parts, heights, divergences, spent, ready, made = [], [], 0, 0.0, False, 0
     while not ready:
-        draws, _, diverging, cost = sampler.run(1000 + len(parts), 0.95)
+        draws, _, diverging, cost = sampler.run(1000 + made, 0.95)
         sites = sampler.sites(draws)
         parts.append({name: sites[name] for name in names})
-        divergences, spent = divergences + diverging, spent + cost
+        heights.append(np.quantile(np.asarray(sampler.finite(draws)[0]), [0.25, 0.5, 0.75]))
+        divergences, spent, made = divergences + diverging, spent + cost, made + 1
+        parts, heights = near_the_mass(parts, heights)
         if len(parts) >= 4:
             ess, rhat = chains_quality(np.stack([flatten(part, names) for part in parts]), wanted)
-            ready = (ess.min() > wanted and rhat < 1.01) or spent > seconds or len(parts) >= CHAINS
+            ready = (ess.min() > wanted and rhat < 1.01) or spent > seconds
+        ready = ready or made >= CHAINS
     print(
-        f"  long run: {len(parts)} chains, {spent:.0f} s, ESS {ess.min():.0f}, R-hat {rhat:.4f}, "
-        f"diverging {divergences}",
+        f"  long run: {len(parts)} chains of {made}, {spent:.0f} s, ESS {ess.min():.0f}, "
+        f"R-hat {rhat:.4f}, diverging {divergences}",
         flush=True,
     )
+    if rhat > LARGEST_RHAT:
+        raise ValueError(f"the chains disagree: R-hat is {rhat:.3f} after {spent:.0f} seconds.")
     together = {name: np.concatenate([part[name] for part in parts]) for name in names}
-    facts = {"rhat": rhat, "divergences": divergences, "seconds": spent}
+    facts = {"rhat": rhat, "divergences": divergences, "seconds": spent, "lost": made - len(parts)}
     return together, np.minimum(ess, len(parts) * KEEP), facts
+
+
+def near_the_mass(parts: list[Sites], heights: list[np.ndarray]) -> tuple[list[Sites], list[np.ndarray]]:
+    """Chains whose log density is of the order of the best's, and the quartiles of those."""
+    low, median, high = max(heights, key=lambda one: one[1])
+    near = [one[1] > median - LOST * (high - low) for one in heights]
+    return (
+        [part for part, good in zip(parts, near, strict=True) if good],
+        [one for one, good in zip(heights, near, strict=True) if good],
+    )
 
 
 def chains_quality(chained: np.ndarray, constant: float) -> tuple[np.ndarray, float]:

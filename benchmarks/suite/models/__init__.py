@@ -2,6 +2,7 @@
 
 from ..case import Case
 from . import (
+    applied,
     differential_equations,
     gaussian_processes,
     gym,
@@ -24,6 +25,7 @@ _MODULES = (
     gaussian_processes,
     differential_equations,
     gym,
+    applied,
     improper,
 )
 

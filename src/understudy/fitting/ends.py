@@ -6,7 +6,7 @@ faster than 1/r, or rays along which it falls no faster than r^-d, show that the
 """
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from understudy.core import IngredientError
 from understudy.fitting.evaluations import Evaluations
@@ -19,6 +19,8 @@ _LEAST = 3
 # that of the draws: deeper down, no chain would ever come.
 _SLACK, _DEEP = 0.02, 15.0
 _POINTS, _RAYS = 4, 64
+# Lines that are followed at once.
+_TOGETHER = 16
 # Beyond so many dimensions, curvatures are not looked at.
 _CURVED = 128
 _STEP = 1e-4
@@ -38,23 +40,25 @@ def check_ends(evaluate: Evaluations, z: Float[np.ndarray, "n d"]) -> None:
     scale = np.maximum(z.std(0), 1e-12 * np.abs(z).max(0) + 1e-300)
     points = z[np.linspace(0, len(z) - 1, min(len(z), _POINTS)).astype(int)]
     for lines in (_axes(evaluate, points[0], scale), _flattest(evaluate, points[0], scale)):
-        for line in lines:
-            both = np.concatenate([_endless(evaluate, points, s * line, 1) for s in (-1.0, 1.0)])
-            if both.reshape(2, -1).all(1).any():
-                raise IngredientError(_sentence(line / scale))
+        for i in range(0, len(lines), _TOGETHER):
+            some = lines[i : i + _TOGETHER]
+            both = _endless(evaluate, points, np.concatenate([-some, some]), 1)
+            shown = both.reshape(2, len(some), -1).all(2).any(0)
+            if shown.any():
+                raise IngredientError(_sentence(some[np.argmax(shown)] / scale))
     directions = np.random.default_rng(0).normal(size=(_RAYS, len(scale)))
     directions *= scale / np.sqrt((directions**2).mean(1, keepdims=True))
-    if all(_endless(evaluate, points[:1], one, len(scale)).all() for one in directions):
+    if _endless(evaluate, points[:1], directions, len(scale)).all():
         raise IngredientError(_sentence(None))
 
 
-def _axes(evaluate: Evaluations, point: np.ndarray, scale: np.ndarray) -> list[np.ndarray]:
+def _axes(evaluate: Evaluations, point: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """The coordinates along which the density is still high at the first distance."""
     steps = np.diag(scale)
     far = point + _LADDER[0] * np.concatenate([-steps, steps])
     here, there = evaluate(point[None])[0], evaluate(far)[0]
     high = (there > here - _DEEP).reshape(2, -1).any(0)
-    return [steps[i] for i in np.flatnonzero(high)]
+    return steps[high]
 
 
 def _flattest(evaluate: Evaluations, point: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -71,17 +75,22 @@ def _flattest(evaluate: Evaluations, point: np.ndarray, scale: np.ndarray) -> np
     return (vectors[:, np.argsort(np.abs(values))[:2]] * scale[:, None]).T
 
 
-def _endless(evaluate: Evaluations, points: np.ndarray, line: np.ndarray, power: int) -> np.ndarray:
-    """Whether the density falls no faster than r^-power, from every point along a line."""
-    rows = points[:, None] + _LADDER[:, None] * line
-    log_p = evaluate(rows.reshape(-1, points.shape[1]))[0].reshape(len(points), -1)
+def _endless(
+    evaluate: Evaluations,
+    points: Float[np.ndarray, "p d"],
+    lines: Float[np.ndarray, "k d"],
+    power: int,
+) -> Bool[np.ndarray, "k p"]:
+    """Whether the density falls no faster than r^-power, along every line from every point."""
+    rows = points[:, None] + _LADDER[:, None] * lines[:, None, None]
+    log_p = evaluate(rows.reshape(-1, rows.shape[-1]))[0].reshape(rows.shape[:-1])
     here = evaluate(points)[0]
     finite = np.isfinite(log_p)
-    known = np.cumprod(finite, 1).sum(1)
+    known = np.cumprod(finite, -1).sum(-1)
     with np.errstate(invalid="ignore"):
-        slopes = np.diff(log_p, axis=1) / np.diff(np.log(_LADDER))
-    slow = (slopes > -power - _SLACK) | ~finite[:, 1:]
-    return (known >= _LEAST) & slow.all(1) & (log_p[:, 0] > here - power * _DEEP)
+        slopes = np.diff(log_p, axis=-1) / np.diff(np.log(_LADDER))
+    slow = (slopes > -power - _SLACK) | ~finite[..., 1:]
+    return (known >= _LEAST) & slow.all(-1) & (log_p[..., 0] > here - power * _DEEP)
 
 
 def _sentence(line: np.ndarray | None) -> str:

@@ -58,6 +58,11 @@ class Evaluations:
             self.block, self._compiled = SMALL, {}
             self._program(self.plain)
 
+    @property
+    def slow(self) -> bool:
+        """Whether a gradient takes so long that one thinks twice."""
+        return self.block < BLOCK
+
     def _seconds(self) -> float:
         """What one block takes."""
         begun = time.perf_counter()
@@ -99,7 +104,7 @@ class Evaluations:
             return target.log_density(z) + log_volume
 
         one = jax.value_and_grad(log_density)
-        return jax.vmap(one)(rows) if self.block == BLOCK else jax.lax.map(one, rows)
+        return jax.lax.map(one, rows) if self.slow else jax.vmap(one)(rows)
 
     def __call__(
         self, u: Float[np.ndarray, "n d"], coordinates: Coordinates | None = None

@@ -21,12 +21,29 @@ from understudy.posterior.prior import prior_draws
 
 Evaluate = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-PATHS = 32
-_CANDIDATES = 2048
 _ITERATIONS = 80
 _HISTORY = 6
-_BOUND_DRAWS = 8
 _ROUGH = 0.01
+
+
+class Effort(NamedTuple):
+    """How much is tried.
+
+    Attributes:
+        candidates: places that are looked at.
+        paths: that climb from the best of them.
+        points: of each path that propose a Gaussian.
+        draws: of each Gaussian, to tell its evidence bound.
+    """
+
+    candidates: int = 2048
+    paths: int = 32
+    points: int = 24
+    draws: int = 8
+
+
+# Where a gradient is dear, the chains need most of the budget.
+_THRIFTY = Effort(candidates=256, paths=16, points=8, draws=4)
 
 
 class Starts(NamedTuple):
@@ -105,19 +122,22 @@ def find_starts(
         draws: how many.
         walls: of the support; the paths then run in coordinates that cannot leave it.
     """
+    effort = _THRIFTY if evaluate.slow else Effort()
     if walls is not None:
         bent = plain_coordinates(np.zeros(target.dim), np.ones(target.dim), walls)
-        found = _find_starts(lambda u: evaluate(u, bent), target, seed, draws)
+        found = _find_starts(lambda u: evaluate(u, bent), target, seed, draws, effort)
         return found._replace(z=bent.colour(found.z)[0], early=bent.colour(found.early)[0])
-    return _find_starts(evaluate, target, seed, draws)
+    return _find_starts(evaluate, target, seed, draws, effort)
 
 
-def _find_starts(evaluate: Evaluate, target: Target, seed: int, draws: int) -> Starts:
+def _find_starts(evaluate: Evaluate, target: Target, seed: int, draws: int, effort: Effort) -> Starts:
     generator = np.random.default_rng(seed)
-    first = _usable(evaluate, candidates(target, generator, _CANDIDATES), target)
+    first = _usable(evaluate, candidates(target, generator, effort.candidates), target, effort.paths)
     unit = _units(evaluate, first, generator)
     paths = _climb(evaluate, first / unit, unit)
-    best = [one for one in (_best(evaluate, path, generator) for path in paths) if one is not None]
+    best = [
+        one for one in (_best(evaluate, path, generator, effort) for path in paths) if one is not None
+    ]
     if not best:
         rows = first[np.arange(draws) % len(first)]
         return Starts(rows, np.ones(target.dim), np.zeros(len(first)), _early(paths))
@@ -140,9 +160,9 @@ def _early(paths: list[_Path]) -> Float[np.ndarray, "m d"]:
     return np.concatenate([path.x[2:8] * path.unit for path in open_ended])
 
 
-def _usable(evaluate: Evaluate, z: np.ndarray, target: Target) -> np.ndarray:
+def _usable(evaluate: Evaluate, z: np.ndarray, target: Target, paths: int) -> np.ndarray:
     log_p, _ = evaluate(z)
-    if np.isfinite(log_p).sum() < PATHS:
+    if np.isfinite(log_p).sum() < paths:
         z = np.concatenate([z, prior_draws(target, 0, 256)])
         log_p, _ = evaluate(z)
     fine = np.flatnonzero(np.isfinite(log_p))
@@ -154,8 +174,8 @@ def _usable(evaluate: Evaluate, z: np.ndarray, target: Target) -> np.ndarray:
         )
     # The better half by density, the others as they come: one basin must not take all paths.
     order = fine[np.argsort(-log_p[fine], kind="stable")]
-    head, rest = order[: 2 * PATHS], np.sort(order[2 * PATHS :])[: 2 * PATHS]
-    halves = [_smooth_first(evaluate, z[part], PATHS // 2) for part in (head, rest) if len(part)]
+    head, rest = order[: 2 * paths], np.sort(order[2 * paths :])[: 2 * paths]
+    halves = [_smooth_first(evaluate, z[part], paths // 2) for part in (head, rest) if len(part)]
     return np.concatenate(halves)
 
 
@@ -248,22 +268,22 @@ def _direction(slope: np.ndarray, pairs: list) -> np.ndarray:
 
 
 def _best(
-    evaluate: Evaluate, path: _Path, generator: np.random.Generator
+    evaluate: Evaluate, path: _Path, generator: np.random.Generator, effort: Effort
 ) -> tuple[float, _Gaussian] | None:
     """The point of a path whose Gaussian has the largest evidence bound."""
-    gaussians = _gaussians(path)
+    gaussians = _gaussians(path, effort.points)
     if not gaussians:
         return None
-    noise = generator.normal(size=(_BOUND_DRAWS, path.x.shape[1]))
+    noise = generator.normal(size=(effort.draws, path.x.shape[1]))
     drawn = [gaussian.draw(noise) for gaussian in gaussians]
     log_p, _ = evaluate(np.concatenate([z for z, _ in drawn]))
     log_q = np.concatenate([q for _, q in drawn])
-    bounds = np.where(np.isfinite(log_p), log_p - log_q, -np.inf).reshape(-1, _BOUND_DRAWS).mean(1)
+    bounds = np.where(np.isfinite(log_p), log_p - log_q, -np.inf).reshape(-1, effort.draws).mean(1)
     chosen = int(np.argmax(bounds))
     return (float(bounds[chosen]), gaussians[chosen]) if np.isfinite(bounds[chosen]) else None
 
 
-def _gaussians(path: _Path, most: int = 24) -> list[_Gaussian]:
+def _gaussians(path: _Path, most: int) -> list[_Gaussian]:
     """The Gaussians at some points of a path, those near its end among them."""
     alpha, found = np.ones(path.x.shape[1]), []
     moves, changes = np.diff(path.x, axis=0), -np.diff(path.slope, axis=0)
