@@ -14,6 +14,7 @@ from numpyro.infer.util import log_density
 from understudy import Minibatches
 from understudy.core import IngredientError
 from understudy.feedbacks import ExclusiveKL
+from understudy.posterior.draws import columns
 from understudy.students import DiagonalGaussian
 from understudy.targets.numpyro import from_numpyro
 from understudy.teachers import Identity
@@ -249,3 +250,13 @@ def test_what_is_no_data_gets_a_sentence(name):
     with pytest.raises(IngredientError, match=words) as raised:
         from_numpyro(model, *args)
     assert "\n" not in str(raised.value)
+
+
+def test_a_model_that_looks_at_its_groups_is_named_in_double_precision():
+    def model(group):
+        effect = numpyro.sample("effect", dist.Normal(0, 1).expand([int(group.max()) + 1]).to_event(1))
+        numpyro.sample("y", dist.Normal(effect[group], 1), obs=np.ones(4))
+
+    target = from_numpyro(model, np.array([0, 1, 1, 0]))
+    z = np.array([[0.5, -1.0], [2.0, 3.0]])
+    np.testing.assert_allclose(columns(target, z), z)

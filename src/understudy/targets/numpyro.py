@@ -233,10 +233,22 @@ def _fault_of(leaf: Any) -> str | None:
 
 
 class _Fixed:
-    """Arguments the model needs as they are: it looks at their values while it is traced."""
+    """Arguments the model needs as they are: it looks at their values while it is traced.
+
+    Whole numbers are of 32 bits, as those of JAX: a program with floats of 64 bits refuses to add them to
+    indices of another size.
+    """
 
     def __init__(self, arguments: Arguments):
-        self.arguments = arguments
+        self.arguments = jax.tree.map(_as_jax_counts, arguments)
+
+
+def _as_jax_counts(leaf: Any) -> Any:
+    """NumPy's whole numbers in the dtype that JAX gives them, unless they do not fit."""
+    if not (isinstance(leaf, np.ndarray) and leaf.dtype in (np.int64, np.uint64)):
+        return leaf
+    fits = not leaf.size or np.abs(leaf).max() <= np.iinfo(np.int32).max
+    return leaf.astype(np.int32) if fits else leaf
 
 
 class _Static(NamedTuple):
