@@ -13,7 +13,15 @@ import pytest
 from numpyro import distributions as dist
 
 import understudy
-from tests.files.hostile import DAMAGE, flipped, other_header, reseal, reseal_export
+from benchmarks import hostile
+from tests.files.hostile import (
+    DAMAGE,
+    flipped,
+    other_description,
+    other_header,
+    reseal,
+    reseal_export,
+)
 from tests.posterior.conjugate import conjugate, posterior
 from understudy import files
 from understudy.core import IngredientError
@@ -201,40 +209,37 @@ def test_a_bad_number_of_draws_or_key_gets_a_sentence(written):
             loaded.sample(key, 1)
 
 
-def fuzz(saved, written, tmp_path, trials, monkeypatch):
-    """Try damaged files; a program is looked at without a process of its own where that is safe."""
-    rng, whole = np.random.default_rng(trials), saved.read_bytes()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    refused = 0
-    for trial in range(trials):
-        damage = DAMAGE[trial % 3]
-        path = tmp_path / "f"
-        if trial % 2:
-            made = reseal(damage(whole, rng)) if trial % 4 == 1 else damage(whole, rng)
-            read = understudy.load
-        else:
-            made = other_header(written, rng) if trial % 4 else damage(written, rng)
-            made = reseal_export(flipped(written, rng)) if trial % 8 == 4 else made
-            read = load_exported
-        path.write_bytes(made)
-        if made in (whole, written):
-            continue
-        try:
-            read(path)
-        except StoreError as error:
-            refused += "\n" not in str(error)
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert used < 1_000_000, "kilobytes"
-    return refused
-
-
-def test_a_few_damaged_files(saved, written, tmp_path, monkeypatch):
-    assert fuzz(saved, written, tmp_path, 48, monkeypatch) >= 40
-
-
 @pytest.mark.slow
-def test_many_damaged_files(saved, written, tmp_path, monkeypatch):
-    assert fuzz(saved, written, tmp_path, 1500, monkeypatch) >= 1200
+def test_damaged_and_hostile_files_are_refused():
+    counts = hostile.count(180, seed=1)
+    bad = ("loaded", "crashed", "hung", "traceback", "long")
+    assert {name: counts[name] for name in bad} == dict.fromkeys(bad, 0), counts
+    assert counts["refused"] > 140
+    assert counts["largest_reader_kilobytes"] < 2**20
+
+
+def test_a_few_damaged_files(saved, written, tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "f"
+    for read, whole in ((understudy.load, saved.read_bytes()), (load_exported, written)):
+        for damage in DAMAGE * 4:
+            path.write_bytes(made := damage(whole, rng))
+            if made != whole:
+                with pytest.raises(StoreError, match=r"^[^\n]+$"):
+                    read(path)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_other_descriptions_with_right_digests(saved, tmp_path, seed):
+    path = tmp_path / "f"
+    path.write_bytes(reseal(other_description(saved.read_bytes(), np.random.default_rng(seed))))
+    assert hostile.outcome(str(path), exported=False, sealed=True)[0] in ("refused", "legal")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_other_headers_with_right_digests(written, tmp_path, seed):
+    path = tmp_path / "f"
+    path.write_bytes(reseal_export(other_header(written, np.random.default_rng(seed))))
+    assert hostile.outcome(str(path), exported=True, sealed=True)[0] in ("refused", "legal")
 
 
 def test_programs_that_are_not_parsed_take_no_memory_here(program):
