@@ -235,8 +235,8 @@ def _fault_of(leaf: Any) -> str | None:
 class _Fixed:
     """Arguments the model needs as they are: it looks at their values while it is traced.
 
-    Whole numbers are of 32 bits, as those of JAX: a program with floats of 64 bits refuses to add them to
-    indices of another size.
+    Whole numbers are of 32 bits, as those of JAX: a program with floats of 64 bits refuses to add
+    indices of another size to them.
     """
 
     def __init__(self, arguments: Arguments):
