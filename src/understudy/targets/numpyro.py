@@ -247,7 +247,8 @@ def _as_jax_counts(leaf: Any) -> Any:
     """NumPy's whole numbers in the dtype that JAX gives them, unless they do not fit."""
     if not (isinstance(leaf, np.ndarray) and leaf.dtype in (np.int64, np.uint64)):
         return leaf
-    fits = not leaf.size or np.abs(leaf).max() <= np.iinfo(np.int32).max
+    bounds = np.iinfo(np.int32)
+    fits = not leaf.size or (leaf.min() >= bounds.min and leaf.max() <= bounds.max)
     return leaf.astype(np.int32) if fits else leaf
 
 
