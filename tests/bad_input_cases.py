@@ -16,7 +16,7 @@ import optax
 from numpyro import distributions as dist
 
 import understudy
-from tests import more_bad_input
+from tests import amortising_bad_input, more_bad_input
 from understudy import LogDensity, methods
 from understudy import data as data_sets
 from understudy.evaluation import trust
@@ -699,7 +699,7 @@ for section in (
     posteriors,
 ):
     section()
-for added, call in more_bad_input.CASES.items():
+for added, call in {**more_bad_input.CASES, **amortising_bad_input.CASES}.items():
     case(added, call)
 
 

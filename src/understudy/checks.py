@@ -1,6 +1,7 @@
 """Settings checked at the border: each becomes what the ingredients need, or a sentence."""
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ Function = TypeVar("Function", bound=Callable)
 
 
 LARGEST_SEED = 2**63 - 1
+LARGEST_COUNT = 2**31 - 1
+"""Of draws or simulations in one call: JAX counts in 32 bits."""
 
 
 def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
@@ -121,6 +124,20 @@ def function(name: str, value: Function) -> Function:
     return value
 
 
+@contextlib.contextmanager
+def calling(what: str) -> Iterator[None]:
+    """Around a call of a user's function: what it raises becomes a sentence, ``what`` its beginning."""
+    try:
+        yield
+    except IngredientError:
+        raise
+    except Exception as error:
+        first = (str(error).strip().splitlines() or ["no message"])[0]
+        raise IngredientError(
+            f"{what}; calling it so fails ({type(error).__name__}: {shown_text(first)})."
+        ) from error
+
+
 def instance(name: str, kind: type, example: str, value: Any) -> Any:
     """An instance of one of the four nouns, or of another class."""
     if not isinstance(value, kind):
@@ -170,6 +187,11 @@ def shown(value: Any) -> str:
         text = " ".join(repr(value).split())
     except Exception:  # what a user's class does
         text = f"a {type(value).__name__}"
+    return shown_text(text)
+
+
+def shown_text(text: str) -> str:
+    """The beginning of a line that may be long."""
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -7,6 +7,7 @@ enough; where it was not, training goes on.
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +22,9 @@ from understudy.amortising.learning import Informed, Learning, Simulated, simula
 from understudy.amortising.novelty import fit_novelty
 from understudy.amortising.observations import fit_reading
 from understudy.amortising.simulators import Simulator
-from understudy.checks import LARGEST_SEED, flag, function, one_positive, whole
+from understudy.checks import LARGEST_SEED, calling, flag, function, one_positive, shown, whole
 from understudy.coordinates import fit_coordinates
-from understudy.core import IngredientError, Key
+from understudy.core import ExplicitStudent, IngredientError, Key
 from understudy.networks.summaries import Summary
 from understudy.posterior import Stage
 from understudy.posterior.draws import keep_programs
@@ -90,6 +91,8 @@ def amortise(
     """
     whole("seed", seed, least=0, most=LARGEST_SEED)
     seconds = None if budget is None else one_positive("budget", budget)
+    for name, given in {"missing": missing, "cache": cache, "resume": resume}.items():
+        flag(name, given)
     if progress is not None:
         flag("progress", progress)
     for name, maker in {"arguments": arguments, "summary": summary, "student": student}.items():
@@ -156,11 +159,45 @@ def _begin(key, simulator, seen, summary, student) -> Informed:
     reading = fit_reading(simulator.layout, seen.data)
     example = reading(jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), seen.data))
     kind = "set" if simulator.layout.exchangeable else "series"
-    network = Summary(first, example, kind) if summary is None else summary(first, example)
+    network = Summary(first, example, kind) if summary is None else _asked(summary, first, example)
     coordinates = fit_coordinates(np.asarray(seen.z, float), None, float(len(seen.z)))
     dim, vector = simulator.target.dim, network(example)
-    flow = (student or _flow)(second, dim, vector)
+    flow = _flow(second, dim, vector) if student is None else _made(student, second, dim, vector)
     return Informed(reading, network, coordinates, flow)
+
+
+def _asked(summary: Callable, key: Key, example: Any) -> Any:
+    """The network of a user's function, if it makes a vector."""
+    with calling("summary is a function of (key, example) to a network that makes a vector of one"):
+        network = summary(key, example)
+        vector = jnp.asarray(network(example))
+    if vector.ndim != 1 or not jnp.issubdtype(vector.dtype, jnp.floating):
+        raise IngredientError(
+            "summary makes a network that makes one vector of real numbers; this one makes an array of "
+            f"shape {vector.shape} and dtype {vector.dtype}."
+        )
+    return network
+
+
+def _made(student: Callable, key: Key, dim: int, vector: Any) -> Any:
+    """The student of a user's function, if it draws and has a density."""
+    what = "student is a function of (key, dim, summary) to a conditional student"
+    with calling(what):
+        flow = student(key, dim, vector)
+    if not (isinstance(flow, ExplicitStudent) and hasattr(flow, "sample_and_log_prob")):
+        raise IngredientError(
+            f"{what} with sample_and_log_prob and log_prob, such as SplineFlow(key, dim, summary); "
+            f"{shown(flow)} came."
+        )
+    with calling(what):
+        z, log_q = jax.eval_shape(lambda: flow.sample_and_log_prob(key, vector, 2))
+        jax.eval_shape(lambda: flow.log_prob(jnp.zeros(dim), vector))
+    if (z.shape, log_q.shape) != ((2, dim), (2,)):
+        raise IngredientError(
+            f"{what} of size {dim}; two draws of this one have shape {z.shape}, their log densities "
+            f"{log_q.shape}."
+        )
+    return flow
 
 
 def _flow(key: Key, dim: int, summary: Any) -> SplineFlow:

@@ -25,10 +25,12 @@ from understudy.amortising.observations import (
 )
 from understudy.amortising.storing import StoredSimulator, stored
 from understudy.amortising.teaching import teach
-from understudy.checks import fraction, instance, one_positive, random_key, whole
+from understudy.checks import LARGEST_COUNT, flag, fraction, instance, one_positive, random_key, whole
+from understudy.checks import seed as checked_seed
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
 from understudy.evaluation.trust.check import Trust, names_of
 from understudy.files import StoreError
+from understudy.files.kinds import check_drawing
 from understudy.numerics import AnyArray, whitening
 from understudy.posterior import Posterior, Stage
 from understudy.posterior.export import checked_platforms
@@ -203,7 +205,8 @@ class Amortised(eqx.Module):
             finish: False gives the student's own draws, whatever their weights.
             kwargs: the same, by name.
         """
-        key, n = random_key(key), whole("n", n)
+        key, n = random_key(key), whole("n", n, most=LARGEST_COUNT)
+        flag("finish", finish)
         sets = self._data_sets(data, args, kwargs)
         known = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
         draw = finishing.finish if finish else finishing.unfinished
@@ -245,8 +248,8 @@ class Amortised(eqx.Module):
         """
         key = jax.random.key(self.seed + 1) if key is None else random_key(key)
         sizes = {
-            "simulations": whole("simulations", simulations, 50),
-            "draws": whole("draws", draws, 50),
+            "simulations": whole("simulations", simulations, 50, LARGEST_COUNT),
+            "draws": whole("draws", draws, 50, LARGEST_COUNT),
         }
         level = float(fraction("level", level))
         names = names_of(self.simulator.target)
@@ -270,7 +273,8 @@ class Amortised(eqx.Module):
                 "teach needs a likelihood, for a teacher to move draws by; give amortise a "
                 "log_likelihood, or a budget for more simulation."
             )
-        seconds, seed = one_positive("budget", budget), self.seed if seed is None else seed
+        seconds = one_positive("budget", budget)
+        seed = self.seed if seed is None else checked_seed("seed", seed)
         sets = self._data_sets(data, args, kwargs)
         real = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
         held = simulate(jax.random.key(seed + 3), self.simulator, 2048)
@@ -343,6 +347,7 @@ class Amortised(eqx.Module):
                 raise StoreError(f"its {name} is a {type(getattr(self, name, None)).__name__}")
         with own_settings():
             made = self.simulator.restored(known, target)  # pyright: ignore
+            check_drawing(self.student, made.filler)
         return dataclasses.replace(self, simulator=made)
 
     def _target(self) -> Target | None:
@@ -372,7 +377,7 @@ def _one_by_one(data: Any, count: int | None = None) -> Any:
             raise IngredientError(f"Every site holds as many data sets; {sorted(lengths)} came.")
         return [{n: part[i] for n, part in parts.items()} for i in range(lengths.pop())]
     each = data if isinstance(data, list | tuple) else np.asarray(data)
-    if np.ndim(each) == 0 if isinstance(each, np.ndarray) else len(each) == 0:
+    if (isinstance(each, np.ndarray) and each.ndim == 0) or len(each) == 0:
         raise IngredientError("Data sets lie along the first axis, or in a list; none came.")
     if count is not None and len(each) != count:
         raise IngredientError(

@@ -17,10 +17,10 @@ from numpyro.primitives import Messenger
 
 from understudy.amortising.observations import DataSet, Layout, ObservedSite, hidden
 from understudy.amortising.simulators import Simulator
-from understudy.checks import shown
+from understudy.checks import calling, shown
 from understudy.core import IngredientError, Key, Target
 from understudy.surroundings import own_settings
-from understudy.targets.numpyro import NumPyroTarget, filled, from_numpyro
+from understudy.targets.numpyro import NumPyroTarget, check_arguments, filled, from_numpyro
 
 # Shorter ordered data are read as a vector.
 _SHORTEST_SERIES = 24
@@ -197,14 +197,14 @@ def simulator_of(
         sizes: the least and the largest number of rows of a data set; None has as many as the model.
         missing: whether numbers of real data sets can be missing.
     """
-    names = (observed,) if isinstance(observed, str) else tuple(observed)
-    if not names or not all(isinstance(name, str) for name in names):
-        raise IngredientError(f"observed is the name of a site, or several; {shown(observed)} came.")
+    names = _names(observed)
     with own_settings():
         if arguments is not None:
-            given = _as_arguments(arguments(jax.random.key(0)))
+            with calling("arguments is a function of a key to the model's arguments"):
+                given = _as_arguments(arguments(jax.random.key(0)))
             args, kwargs = given[0] or args, {**kwargs, **given[1]}
         args, kwargs = _without_data(model, args, kwargs)
+        check_arguments(model, args, kwargs)
         plain = Observing(model, names, args, kwargs)
         run = _first_run(plain)
         _refuse_other_data(run, names)
@@ -230,6 +230,16 @@ def simulator_of(
         layout = _read_order(layout, whole, filler, run, varied, sizes)
         layout = layout._replace(maskable=True, missing=bool(missing))
         return ModelSimulator(whole, filler, layout, observing, arguments)
+
+
+def _names(observed: Any) -> tuple[str, ...]:
+    names = (observed,) if isinstance(observed, str) else observed
+    several = isinstance(names, list | tuple) and bool(names)
+    if not several or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise IngredientError(
+            f"observed is the name of a site, or a list of different ones; {shown(observed)} came."
+        )
+    return tuple(names)
 
 
 def _as_arguments(given: Any) -> tuple[tuple, dict]:
@@ -340,7 +350,8 @@ def _read_order(
     layout = layout._replace(exchangeable=exchangeable, placed=not exchangeable or fixed)
     if sizes is None:
         return layout
-    if not (isinstance(sizes, tuple) and len(sizes) == 2 and 1 <= sizes[0] <= sizes[1] == layout.rows):
+    whole = isinstance(sizes, tuple | list) and all(type(size) is int for size in sizes)
+    if not (whole and len(sizes) == 2 and 1 <= sizes[0] <= sizes[1] == layout.rows):
         raise IngredientError(
             f"sizes is the least and the largest number of rows, the latter as many as the model has "
             f"with the arguments given, such as (10, {layout.rows}); {shown(sizes)} came."

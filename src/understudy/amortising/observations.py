@@ -280,6 +280,11 @@ def checked_values(layout: Layout, given: Any) -> dict[str, np.ndarray]:
 
 
 def _numbers(name: str, value: Any) -> np.ndarray:
+    if isinstance(value, np.ma.MaskedArray):
+        raise IngredientError(
+            f"The data of site {name!r} are a masked array; give NaN where a number is missing, such as "
+            "y.filled(np.nan)."
+        )
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "fiub":

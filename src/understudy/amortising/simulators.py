@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Scalar
 
 from understudy.amortising.observations import DataSet, Layout, ObservedSite
-from understudy.checks import function, instance, shown
+from understudy.checks import calling, function, instance, shown
 from understudy.core import Condition, IngredientError, Key, Site, Target
 from understudy.targets.parameters import Parameters
 
@@ -80,7 +80,8 @@ class ParameterTarget(Target):
         x = self.data if x is None else x
         values, log_det = self.parameters.constrain(z)
         data = next(iter(x.values.values())) if len(x.values) == 1 else x.values
-        likelihood = jnp.asarray(self.log_likelihood(data, **values))
+        with calling(f"log_likelihood is a function of (data, {', '.join(values)}) to one number"):
+            likelihood = jnp.asarray(self.log_likelihood(data, **values))
         if likelihood.shape != ():
             raise IngredientError(
                 "A log likelihood gives one number for a data set and one set of parameters; this one "
@@ -148,14 +149,10 @@ class PriorSimulator(Simulator):
         return self.target.parameters.unconstrain(values), DataSet(data, self.layout.all_seen())
 
     def _simulated(self, key: Key, values: Mapping[str, Array]) -> dict[str, Array]:
-        try:
+        with calling(f"simulate is a function of (key, {', '.join(values)}) to arrays of numbers"):
             made = self.simulator(key, **values)
-        except TypeError as error:
-            raise IngredientError(
-                f"simulate is a function of (key, {', '.join(values)}); calling it so fails: {error}."
-            ) from error
-        made = made if isinstance(made, Mapping) else {"x": made}
-        return {name: jnp.asarray(value, float) for name, value in made.items()}
+            made = made if isinstance(made, Mapping) else {"x": made}
+            return {name: jnp.asarray(value, float) for name, value in made.items()}
 
     def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
         """None."""

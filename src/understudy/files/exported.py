@@ -78,6 +78,8 @@ class Exported:
                 missing.
         """
         given = _given(self._inputs, data)
+        if not isinstance(devices, list | tuple) or not all(isinstance(d, jax.Device) for d in devices):
+            raise StoreError(f"devices is a list of some of jax.devices(); {devices!r} came.")
         with jax.enable_x64(self._wide):
             draw = functools.partial(self._draw, given)
             return in_chunks(draw, key, n, self._chunk, devices)
@@ -89,13 +91,20 @@ def _given(inputs: list[dict[str, Any]], data: Mapping[str, Any]) -> list[np.nda
     if set(data) != set(names):
         wanted = ", ".join(f"{name}=" for name in names) or "no data"
         raise StoreError(f"This file draws given {wanted}; {', '.join(data) or 'none'} came.")
-    arrays = [np.asarray(data[name]) for name in names]
+    arrays = [_array(name, data[name]) for name in names]
     for one, array in zip(inputs, arrays, strict=True):
         _check_given(one, array)
     counts = {len(a) for one, a in zip(inputs, arrays, strict=True) if one["least"] is not None}
     if len(counts) > 1:
         raise StoreError(f"All data have as many rows; {sorted(counts)} came.")
     return [_padded(one, array) for one, array in zip(inputs, arrays, strict=True)]
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise StoreError(f"{name} is an array of numbers; rows of different lengths came.") from error
 
 
 def _check_given(one: Mapping[str, Any], array: np.ndarray) -> None:
@@ -369,7 +378,8 @@ def _words(key: Any) -> list[int]:
             return [int(word) for word in words.ravel()]
         if type(key) is int and key >= 0:
             return [key]
-    raise StoreError(f"key is a random key such as jax.random.key(0), or a whole number; {key!r} came.")
+    came = " ".join(repr(key).split())[:80]
+    raise StoreError(f"key is a random key such as jax.random.key(0), or a whole number; {came} came.")
 
 
 _forked = False

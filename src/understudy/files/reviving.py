@@ -16,6 +16,7 @@ from jax.flatten_util import ravel_pytree
 
 from understudy.files.allowed import field_names, find_class, find_code, find_function
 from understudy.files.errors import StoreError
+from understudy.files.kinds import check_fields
 
 _HASHABLE = (str, int, bool, float, complex, type(None))
 
@@ -76,6 +77,7 @@ def _record(node: dict, arrays: _Once, known: Mapping) -> Any:
         )
     if issubclass(cls, tuple):
         return tuple.__new__(cls, [fields[name] for name in cls._fields])
+    check_fields(cls, fields)
     made = object.__new__(cls)
     for name, field in fields.items():
         object.__setattr__(made, name, field)

@@ -24,6 +24,7 @@ from understudy.evaluation.trust.check import check as trust_check
 from understudy.files import StoreError
 from understudy.files.describing import describe
 from understudy.files.exported import in_chunks, refuse_forked
+from understudy.files.kinds import check_drawing
 from understudy.posterior import arviz, cost
 from understudy.posterior.cost import BreakEven, NutsCost
 from understudy.posterior.draws import CHUNK, chunk_of, flat, named, named_rows
@@ -564,6 +565,7 @@ class Posterior(eqx.Module):
         made = self.target
         if isinstance(made, StoredTarget):
             made = made.restored(known, target)
+        check_drawing(self.student, None)
         return dataclasses.replace(self, target=made)
 
     def _target(self) -> Target:

@@ -172,7 +172,7 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> NumPyroTarget:
             f"from_numpyro takes a NumPyro model, a function that calls numpyro.sample, and then its "
             f"arguments; a {type(model).__name__} came."
         )
-    _check_arguments(model, args, kwargs)
+    check_arguments(model, args, kwargs)
     with own_settings():
         return _target_of(model, args, kwargs)
 
@@ -206,7 +206,7 @@ def _inspect_fixed(model: Callable, rest: "_Fixed") -> tuple[Site, ...]:
         ) from error
 
 
-def _check_arguments(model: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+def check_arguments(model: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
     """Whether every array holds numbers, before JAX says so in its own words."""
     named = {f"number {i + 1}": value for i, value in enumerate(args)} | kwargs
     for name, value in named.items():
