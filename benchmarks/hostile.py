@@ -153,7 +153,14 @@ def reader(pipe: Connection) -> None:
     """Read files as they are named, and answer what became of each."""
     warnings.simplefilter("ignore")
     for question in iter(pipe.recv, None):
-        pipe.send(outcome(*question))
+        pipe.send((*outcome(*question), *memory()))
+
+
+def memory() -> tuple[int, int]:
+    """Kilobytes that this process, and those that it had look at programs, took at most so far."""
+    status = Path("/proc/self/status").read_text()
+    own = int(status.partition("VmHWM:")[2].split()[0])
+    return own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
 
 def outcome(path: str, exported: bool, sealed: bool) -> tuple[str, str]:
@@ -191,7 +198,7 @@ class Readers:
         self._pipe: Any = None
         self._asked = 0
 
-    def ask(self, *question: Any) -> tuple[str, str]:
+    def ask(self, *question: Any) -> tuple[str, str, int, int]:
         self._asked += 1
         if self._asked % FILES_A_READER == 0:
             self.close()
@@ -205,12 +212,12 @@ class Readers:
             if self._pipe.poll(SECONDS):
                 return self._pipe.recv()
         except (EOFError, OSError):
-            return "crashed", f"exit code {self._stop()}"
+            return "crashed", f"exit code {self._stop()}", 0, 0
         self._stop()
-        return "hung", f"more than {SECONDS:.0f} seconds"
+        return "hung", f"more than {SECONDS:.0f} seconds", 0, 0
 
     def close(self) -> None:
-        """End the process; its memory is then counted among that of the children."""
+        """End the process."""
         if self._process is not None:
             self._pipe.send(None)
             self._process.join()
@@ -231,7 +238,7 @@ def count(trials: int, seed: int, shown: bool = False) -> dict[str, Any]:
     """Try so many files; how many had which end, and the most memory that a reader took."""
     counts: collections.Counter = collections.Counter()
     by_way: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
-    readers = Readers()
+    readers, most = Readers(), [0, 0]
     with tempfile.TemporaryDirectory() as room:
         right = sources(Path(room))
         made, path = ways(right), Path(room) / "hostile"
@@ -241,18 +248,21 @@ def count(trials: int, seed: int, shown: bool = False) -> dict[str, Any]:
             if trial.content in right.saved + right.exported:
                 continue
             path.write_bytes(trial.content)
-            end, sentence = readers.ask(str(path), trial.exported, trial.sealed)
+            end, sentence, *kilobytes = readers.ask(str(path), trial.exported, trial.sealed)
+            if shown and max(kilobytes) > max(most):
+                print(i, way, end, kilobytes, flush=True)
+            most = [max(pair) for pair in zip(most, kilobytes, strict=True)]
             counts[end] += 1
             by_way[way][end] += 1
             if shown and end not in ("refused", "legal"):
                 print(i, way, end, sentence[-1500:], flush=True)
         readers.close()
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     ends = ("refused", "legal", "loaded", "crashed", "hung", "traceback", "long")
     return {
         "files": sum(counts.values()),
         **{end: counts[end] for end in ends},
-        "largest_reader_kilobytes": most,
+        "largest_reader_kilobytes": most[0],
+        "largest_inspector_kilobytes": most[1],
         "by_way": {way: dict(ended) for way, ended in by_way.items()},
     }
 

@@ -1,13 +1,14 @@
 """``understudy amortise``: a posterior for every data set of a NumPyro model."""
 
-import json
-from collections.abc import Sequence
+import argparse
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from understudy.cli import models, runs
 from understudy.cli.parsing import (
     Parser,
-    UsageError,
     path_word,
     positive_number,
     seed_number,
@@ -20,31 +21,49 @@ _EXAMPLE = "example:\n  understudy amortise model.py:regression --observed y --d
 def command(words: Sequence[str]) -> None:
     """Train one student for every data set of a NumPyro model."""
     given = _parser().read(words)
-    if runs.is_amortised(given.out):
-        raise UsageError(f"{given.out} holds an amortised model already; choose another --out.")
     raw = models.read_data(given.data)
-    model, data = models.load_model(given.model), models.parse_data(given.data, raw)
+    observed = [name.strip() for name in given.observed.split(",")]
+    note = {"model": models.absolute_name(given.model), "seed": given.seed, "observed": observed}
+    note |= {"budget": given.budget, "sizes": given.sizes, "data": models.digest(given.data, raw)}
+    begun = (given.out / runs.NOTE).exists() or runs.has_stage(given.out)
+    if begun or runs.is_amortised(given.out):
+        runs.check_same(given.out, note, given.resume, "training", runs.is_amortised(given.out))
+    model = models.load_model(given.model)
+    if not runs.is_amortised(given.out):
+        _amortise(given, model, models.parse_data(given.data, raw), note, begun)
+    _last_line(given, model)
+
+
+def _amortise(
+    given: argparse.Namespace, model: Callable, data: dict[str, Any], note: dict, begun: bool
+) -> None:
+    """Train and save; whether the folder can be written is tried before anything is computed."""
     out = given.out.resolve()
     runs.make_writable(out)
-    from understudy import files
     from understudy.amortising import amortise
 
-    observed = [name.strip() for name in given.observed.split(",")]
-    with models.users_code(given.model):
+    with models.users_code(given.model), runs.kept_note(out, note, begun, given.out):
         inference = amortise(
             model,
-            observed=observed,
+            observed=note["observed"],
             sizes=None if given.sizes is None else tuple(given.sizes),
             budget=given.budget,
             seed=given.seed,
             progress=False if given.quiet else None,
+            folder=out / runs.TRAINING,
+            resume=given.resume,
             **data,
         )
         inference.save(out / runs.AMORTISED)
-    note = {"model": models.absolute_name(given.model), "observed": observed, "seed": given.seed}
-    files.replace_file(out / runs.NOTE, [json.dumps(note, indent=1).encode()])
+        shutil.rmtree(out / runs.TRAINING, ignore_errors=True)
     if not given.quiet:
         print(inference)
+
+
+def _last_line(given: argparse.Namespace, model: Callable) -> None:
+    from understudy import files
+
+    inference = files.load(given.out / runs.AMORTISED, classes=[model])
     files.last_line(
         {
             "out": str(given.out),
@@ -69,5 +88,7 @@ def _parser() -> Parser:
     add("--sizes", type=whole_between(1, 10**9), nargs=2, metavar="N", help=rows)
     add("--budget", type=positive_number, metavar="S", help="seconds of training (default: as needed)")
     add("--seed", type=seed_number, default=0, metavar="N", help="of everything random")
+    stopped = "go on with a training that was stopped, keep a finished one"
+    add("--resume", action="store_true", help=stopped)
     add("--quiet", action="store_true", help="print the last line of figures alone")
     return parser

@@ -1,8 +1,6 @@
 """``understudy fit``: a NumPyro model with no settings."""
 
 import argparse
-import contextlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,6 @@ from typing import Any
 from understudy.cli import models, runs
 from understudy.cli.parsing import (
     Parser,
-    UsageError,
     path_word,
     positive_number,
     seed_number,
@@ -28,7 +25,7 @@ def command(words: Sequence[str]) -> None:
     note |= {"budget": given.budget, "data": models.digest(given.data, raw)}
     begun = (given.out / runs.NOTE).exists() or runs.has_stage(given.out)
     if begun or runs.is_posterior(given.out):
-        _check_same(given.out, note, given.resume)
+        runs.check_same(given.out, note, given.resume, "fit", runs.is_posterior(given.out))
     if not runs.is_posterior(given.out):
         _fit(given, raw, note, begun)
     _last_line(given.out)
@@ -59,24 +56,11 @@ def _fit(given: argparse.Namespace, raw: bytes, note: dict[str, Any], begun: boo
     model, data = models.load_model(given.model), models.parse_data(given.data, raw)
     models.check_arguments(model, data)
     runs.make_writable(out)
-    from understudy import files
-
     with models.users_code(given.model):
         target = _target(model, data)
-        files.replace_file(out / runs.NOTE, [json.dumps(note, indent=1).encode()])
-        try:
+        with runs.kept_note(out, note, begun, given.out):
             result = _fitted(target, given, out)
             result.save(out / runs.POSTERIOR)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"Interrupted; what was learnt is in {given.out}: add --resume to the same words."
-            ) from None
-        except BaseException:
-            # What was learnt before a disk was full, say, can still be gone on with.
-            if not begun and not runs.has_stage(out):
-                with contextlib.suppress(OSError):
-                    (out / runs.NOTE).unlink()
-            raise
 
 
 def _target(model: Callable, data: dict[str, Any]) -> Any:
@@ -107,21 +91,6 @@ def _budget(text: str) -> float | str:
         whole_between(1, 10**15)(text.removesuffix("g"))
         return text
     return positive_number(text)
-
-
-def _check_same(out: Path, note: dict[str, Any], resume: bool) -> None:
-    """Whether what a folder holds already is this fit, and may be gone on with."""
-    if not resume:
-        state, verb = ("a finished fit", "keep it") if runs.is_posterior(out) else (
-            "a fit that was stopped", "go on with it"
-        )  # fmt: skip
-        raise UsageError(f"{out} holds {state}; add --resume to {verb}, or choose another --out.")
-    before = runs.read_note(out)
-    changed = [name for name in note if note[name] != before.get(name)]
-    if changed:
-        raise UsageError(
-            f"{out} holds a fit with another {changed[0]}; choose another --out for the new one."
-        )
 
 
 def _last_line(out: Path) -> None:

@@ -7,6 +7,7 @@ when the user names the model or says that the folder's own word is to be truste
 import contextlib
 import json
 import secrets
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from understudy.cli.models import load_model
 from understudy.cli.parsing import Parser, UsageError
 
 POSTERIOR, AMORTISED, NOTE = "posterior.safetensors", "amortised.safetensors", "fit.json"
+TRAINING = "training"
 
 
 def is_posterior(run: Path) -> bool:
@@ -22,12 +24,13 @@ def is_posterior(run: Path) -> bool:
 
 
 def has_stage(run: Path) -> bool:
-    """Whether a folder holds a stage that a fit can go on from."""
+    """Whether a folder holds something that a fit or a training can go on from."""
     if not run.is_dir():
         return False
     from understudy.fitting.keeping import STAGE
 
-    return (run / STAGE).exists() or any(run.glob(f"seed-*/{STAGE}"))
+    kept = (STAGE, f"seed-*/{STAGE}", f"{TRAINING}/checkpoint-*.safetensors")
+    return any(any(run.glob(names)) for names in kept)
 
 
 def is_amortised(run: Path) -> bool:
@@ -44,6 +47,58 @@ def read_note(run: Path) -> dict[str, Any]:
     if not isinstance(note, dict):
         raise UsageError(f"{run / NOTE} is not the note of a fit; make the fit again.")
     return note
+
+
+def check_same(out: Path, note: Mapping[str, Any], resume: bool, what: str, is_finished: bool) -> None:
+    """Whether what a folder holds already is what is asked for, and may be gone on with.
+
+    Args:
+        out: the folder.
+        note: what is asked for.
+        resume: whether to go on.
+        what: a fit or a training.
+        is_finished: whether it came to its end.
+    """
+    if not resume:
+        state, verb = (
+            (f"a finished {what}", "keep it")
+            if is_finished
+            else (f"a {what} that was stopped", "go on with it")
+        )
+        raise UsageError(f"{out} holds {state}; add --resume to {verb}, or choose another --out.")
+    before = read_note(out)
+    changed = [name for name in note if note[name] != before.get(name)]
+    if changed:
+        raise UsageError(
+            f"{out} holds a {what} with another {changed[0]}; choose another --out for the new one."
+        )
+
+
+@contextlib.contextmanager
+def kept_note(out: Path, note: Mapping[str, Any], begun: bool, shown: Path) -> Iterator[None]:
+    """Around the work: the folder says what was asked for, unless nothing came of it.
+
+    Args:
+        out: the folder.
+        note: what is asked for.
+        begun: whether earlier work lies there already.
+        shown: the folder as the user named it.
+    """
+    from understudy import files
+
+    files.replace_file(out / NOTE, [json.dumps(note, indent=1).encode()])
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"Interrupted; what was learnt is in {shown}: add --resume to the same words."
+        ) from None
+    except BaseException:
+        # What was learnt before a disk was full, say, can still be gone on with.
+        if not begun and not has_stage(out):
+            with contextlib.suppress(OSError):
+                (out / NOTE).unlink()
+        raise
 
 
 def load_posterior(run: Path) -> Any:
