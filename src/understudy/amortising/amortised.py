@@ -347,7 +347,7 @@ class Amortised(eqx.Module):
                 raise StoreError(f"its {name} is a {type(getattr(self, name, None)).__name__}")
         with own_settings():
             made = self.simulator.restored(known, target)  # pyright: ignore
-            check_drawing(self.student, made.filler)
+            check_drawing(self.student, jax.tree.map(jnp.asarray, made.filler))
         return dataclasses.replace(self, simulator=made)
 
     def _target(self) -> Target | None:
