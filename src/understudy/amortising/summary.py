@@ -23,12 +23,12 @@ def explained(result: Any) -> Explained:
     rows = f", {layout.least} to {layout.rows} rows" if layout.varies else ""
     title = f"Amortised over data {sites}{rows}: {result.student.dim} free parameters"
     made = (
-        f"{result.simulations:,} simulations in {result.seconds:.0f} s and {result.compile_seconds:.0f} s "
-        f"of compiling, {100 * result.lost:.1f} % of them not finite and left out."
+        f"{result.simulations:,} simulations ({100 * result.lost:.1f} % not finite and left out) in "
+        f"{result.seconds:.0f} s and {result.compile_seconds:.0f} s of compiling."
     )
     advice = (
-        "Next: inference(y) is a posterior, sample(key, ys, n) draws for many data sets, check() tests it "
-        "on simulated data, summary() says what data tell of each parameter, save(path)."
+        "Next: inference(y) is a posterior, sample(key, ys, n) draws for many data sets, check() tests "
+        "it on simulated data, summary() says what data tell of each parameter, save(path)."
     )
     return Explained(title, _verdict(result), _course(result.curve), made, advice, "curve")
 
