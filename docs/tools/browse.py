@@ -73,11 +73,12 @@ class Browser:
         (read_there, self._write), (self._read, write_there) = _high_pipe(), _high_pipe()
         options = (
             "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars "
-            "--disable-sync --disable-quic --disable-background-networking --no-first-run --disable-component-update "
-            f"--user-data-dir={self._home.name} --remote-debugging-pipe about:blank"
+            "--disable-sync --disable-quic --disable-background-networking --no-first-run "
+            "--disable-component-update --remote-debugging-pipe about:blank"
         )
+        home = f"--user-data-dir={self._home.name}"
         ends = (read_there, write_there)
-        line = [sys.executable, "-c", _LAUNCH, *map(str, ends), program, *options.split()]
+        line = [sys.executable, "-c", _LAUNCH, *map(str, ends), program, home, *options.split()]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(line, pass_fds=ends, **quiet)
         os.close(read_there)

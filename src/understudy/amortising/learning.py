@@ -266,7 +266,7 @@ class Learning:
 
     def figures(self) -> dict[str, str]:
         """What a live line shows: pairs learnt from, the held-out log density, time left of a round."""
-        shown = {"simulations": f"{self.simulations:,}"}
+        shown = {"simulations": f"{self.simulations:,}"} if self.updates else {}
         if self.curve:
             shown["held-out log density"] = f"{self.curve[-1][2]:.2f}"
         left = max(self.until - time.perf_counter(), 0)

@@ -112,7 +112,7 @@ def finding_part(finding: Any, names: Sequence[str] = ()) -> str:
     drawn = finding_picture(finding, names)
     if drawn is None:
         return ""
-    return inlined(picture_bytes(drawn[0]), finding.name.capitalize(), drawn[1])
+    return inlined(picture_bytes(drawn[0]), finding.name[0].upper() + finding.name[1:], drawn[1])
 
 
 def stages_table(stages: Sequence[Any]) -> str:
@@ -133,8 +133,10 @@ def stages_table(stages: Sequence[Any]) -> str:
         for stage in stages
     ]
     caption = "Gradient evaluations over wall time; a dot is the end of a stage."
-    course = inlined(picture_bytes(stages_picture(stages)), "Course of the fit", caption)
-    return "<h2>Stages</h2>\n" + table(heads, lines, "Stages") + course
+    made = "<h2>Stages</h2>\n" + table(heads, lines, "Stages")
+    if not any(stage.gradients for stage in stages):
+        return made
+    return made + inlined(picture_bytes(stages_picture(stages)), "Course of the fit", caption)
 
 
 def stages_picture(stages: Sequence[Any]) -> Picture:
