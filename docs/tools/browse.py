@@ -104,6 +104,10 @@ class Browser:
 
     def look(self, url: str, width: int, dark: bool = False, height: int = 1400) -> Look:
         """Open a page on a screen and look at it."""
+        # The page before must be gone, or it keeps the colours of its own screen for this one.
+        self._events.clear()
+        self._ask("Page.navigate", url="about:blank")
+        self._wait_for("Page.loadEventFired")
         self._ask(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -113,8 +117,6 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
-        self._ask("Page.navigate", url="about:blank")
-        self._pump(0.05)
         if url.startswith("http"):  # a page keeps the colours of its first visit
             origin = "/".join(url.split("/")[:3])
             self._ask("Storage.clearDataForOrigin", origin=origin, storageTypes="local_storage")
