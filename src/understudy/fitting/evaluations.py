@@ -81,14 +81,14 @@ class Evaluations:
         return np.float64 if self.double else np.float32
 
     def _program(self, coordinates: Coordinates) -> Any:
-        bent = coordinates.walls is not None
-        if bent not in self._compiled:
+        kind = jax.tree.structure(coordinates)
+        if kind not in self._compiled:
             rows = jax.ShapeDtypeStruct((self.block, self.dim), self._dtype)
             with self._settings():
                 given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
                 run = jax.jit(self._run, **self._placed())
-                self._compiled[bent] = run.lower(self._arrays, given, rows).compile()
-        return self._compiled[bent]
+                self._compiled[kind] = run.lower(self._arrays, given, rows).compile()
+        return self._compiled[kind]
 
     def _placed(self) -> dict[str, Any]:
         """Where arguments go: the rows in parts, the rest on every device."""
