@@ -35,7 +35,7 @@ ALLOWED = {
     "files": {"core", "checks"},
     **dict.fromkeys(INGREDIENTS, BASE),
     "evaluation": BASE | {"teachers"},
-    "training": TRAINING,
+    "training": TRAINING | {"report"},
     "data": {"core", "checks", "files"},
     "report": BASE | {"files"},
     "methods": TRAINING | INGREDIENTS,

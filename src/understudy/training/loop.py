@@ -18,7 +18,9 @@ from understudy.batches import Conditions, Reader, Stream, Window, conditions_of
 from understudy.checks import random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, numbered
 from understudy.devices import Devices, here, is_first, mesh_of, on_each, spans_hosts
-from understudy.display import table_of_draws
+from understudy.display import entries, table_of_draws, varying
+from understudy.report.draws import marginals
+from understudy.report.figures import Picture, training_curves
 from understudy.training import border
 from understudy.training.recording import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
 from understudy.training.summary import explained
@@ -77,6 +79,16 @@ class Trained(eqx.Module):
         """
         draws = np.asarray(self.sample(key, whole("n", n, least=2), x), float)
         return table_of_draws({"z": np.moveaxis(draws, -2, 0)})
+
+    def plot_training(self) -> Picture:
+        """Loss, acceptance, move and lost chains over the updates."""
+        rows = range(len(self.history["step"]))
+        return training_curves([{name: v[i] for name, v in self.history.items()} for i in rows])
+
+    def plot_marginals(self, key: Key | int = 0, n: int = 4096, x: Condition = None) -> Picture:
+        """A histogram of every coordinate of the student's draws; arguments as for :meth:`summary`."""
+        draws = np.asarray(self.sample(key, whole("n", n, least=2), x), float)
+        return marginals(varying(entries({"z": np.moveaxis(draws, -2, 0)})))
 
     def __str__(self) -> str:
         return str(explained(self))
