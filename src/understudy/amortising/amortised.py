@@ -25,7 +25,15 @@ from understudy.amortising.observations import (
 )
 from understudy.amortising.storing import StoredSimulator, stored
 from understudy.amortising.teaching import teach
-from understudy.checks import LARGEST_COUNT, flag, fraction, instance, one_positive, random_key, whole
+from understudy.checks import (
+    LARGEST_COUNT,
+    flag,
+    instance,
+    one_fraction,
+    one_positive,
+    random_key,
+    whole,
+)
 from understudy.checks import seed as checked_seed
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
 from understudy.evaluation.trust.check import Trust, names_of
@@ -251,7 +259,7 @@ class Amortised(eqx.Module):
             "simulations": whole("simulations", simulations, 50, LARGEST_COUNT),
             "draws": whole("draws", draws, 50, LARGEST_COUNT),
         }
-        level = float(fraction("level", level))
+        level = one_fraction("level", level)
         names = names_of(self.simulator.target)
         return judge(key, self.simulator, self.student, names, **sizes, level=level)
 

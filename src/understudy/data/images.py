@@ -230,7 +230,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(path) as picture:
+            with Image.open(existing("a picture", path)) as picture:
                 yield picture
     except Exception as error:  # whatever a decoder makes of bytes that are not a picture
         raise IngredientError(
