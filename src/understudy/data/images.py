@@ -227,10 +227,11 @@ def _opened(path: Path) -> Iterator[Any]:
         raise IngredientError(
             "Pictures need the package pillow; install understudy[images], or give a .npy file."
         ) from error
+    existing("a picture", path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(existing("a picture", path)) as picture:
+            with Image.open(path) as picture:
                 yield picture
     except Exception as error:  # whatever a decoder makes of bytes that are not a picture
         raise IngredientError(

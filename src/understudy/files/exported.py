@@ -168,18 +168,19 @@ def _bytes(path: str | os.PathLike) -> bytes:
 def parse(raw: bytes, name: str = "The file") -> Exported:
     """Make an exported posterior of the bytes of its file."""
     whole = memoryview(raw)
-    digest, rest = bytes(whole[len(MAGIC) : len(MAGIC) + 64]), whole[len(MAGIC) + 65 :]
+    start = len(MAGIC) + 65
+    digest, rest = bytes(whole[len(MAGIC) : start]), whole[start:]
     if not raw.startswith(MAGIC):
         raise StoreError(f"{name} is not an exported posterior; write one with result.export(path).")
-    if hashlib.sha256(rest).hexdigest().encode() != digest:
+    if hashlib.sha256(rest).hexdigest().encode() + b"\n" != digest:
         raise StoreError(
             f"{name} is damaged (its SHA-256 does not fit); use a copy of it or export again."
         )
     try:
-        end = raw.find(b"\n", len(MAGIC) + 65, len(MAGIC) + 65 + _LARGEST_HEADER)
+        end = raw.find(b"\n", start, start + _LARGEST_HEADER)
         if end < 0:
             raise StoreError(f"its header takes more than {_LARGEST_HEADER:,} bytes")
-        header = json.loads(raw[len(MAGIC) + 65 : end])
+        header = json.loads(raw[start:end])
         arrays, code = _unpacked(header["arrays"], whole[end + 1 :])
         return Exported(header, arrays, code)
     except StoreError as error:

@@ -245,13 +245,12 @@ class Posterior(eqx.Module):
         target = self._target()
         if teacher is not None:
             instance("teacher", Teacher, "hmc(0.1)", teacher)
+        steps = whole("steps", steps, 4, LARGEST_COUNT)
         start, make, move = jax.random.split(random_key(key), 3)
         with drawing_on(devices):
             z = self.draws(start, whole("n", n) + SUPERCHAINS, finish=False)
             teacher = teacher or self.teacher or default_teacher(make, target, self.student)
-            return refine(
-                move, target, self.student, teacher, z, whole("steps", steps, 4, LARGEST_COUNT)
-            )
+            return refine(move, target, self.student, teacher, z, steps)
 
     @in_own_precision
     def resample(
