@@ -145,10 +145,11 @@ def load_exported(path: str | Path) -> Exported:
     if not isinstance(path, str | os.PathLike) or not str(path).strip():
         raise StoreError(f"path is the name of a file written by result.export(path); {path!r} came.")
     try:
-        return parse(_bytes(path), str(path))
-    except (OSError, UnicodeError, MemoryError) as error:
+        raw = _bytes(path)
+    except (OSError, ValueError, MemoryError) as error:
         why = getattr(error, "strerror", None) or str(error) or "it does not fit into memory"
         raise StoreError(f"{str(path)!r} cannot be read ({why}); check the name.") from error
+    return parse(raw, str(path))
 
 
 def _bytes(path: str | os.PathLike) -> bytes:
