@@ -577,6 +577,7 @@ class Posterior(eqx.Module):
         target = stored(self.target, self.student, self.double)
         return dataclasses.replace(self, target=target, teacher=_storable(self.teacher))
 
+    @in_own_precision
     def restored(self, known: Mapping[str, Any], target: Any = None) -> "Posterior":
         """The posterior with its target, where what is known makes it again."""
         _check_kinds(self)
