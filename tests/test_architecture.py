@@ -22,7 +22,7 @@ VERBS = {"methods", "fitting", "amortising", "posterior", "evaluation", "report"
 LIBRARY = TRAINING | INGREDIENTS | VERBS | {"jobs"}
 ALLOWED = {
     "core": set(),
-    "surroundings": set(),
+    "surroundings": {"core"},
     "display": set(),
     "progress": set(),
     "checks": {"core"},

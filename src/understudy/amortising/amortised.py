@@ -26,7 +26,15 @@ from understudy.amortising.observations import (
 from understudy.amortising.storing import StoredSimulator, stored
 from understudy.amortising.summary import explained
 from understudy.amortising.teaching import teach
-from understudy.checks import LARGEST_COUNT, flag, fraction, instance, one_positive, random_key, whole
+from understudy.checks import (
+    LARGEST_COUNT,
+    flag,
+    instance,
+    one_fraction,
+    one_positive,
+    random_key,
+    whole,
+)
 from understudy.checks import seed as checked_seed
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
 from understudy.evaluation.trust.check import Trust, names_of
@@ -250,7 +258,7 @@ class Amortised(eqx.Module):
             level: probability with which each test warns of a right student.
         """
         key = jax.random.key(self.seed + 1) if key is None else random_key(key)
-        level = float(fraction("level", level))
+        level = one_fraction("level", level)
         names = names_of(self.simulator.target)
         return judge(key, self.simulator, self.student, names, level=level, **_sizes(simulations, draws))
 

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from understudy.files.errors import StoreError
+from understudy.files.errors import StoreError, reason
 from understudy.files.plain import plain
 from understudy.files.replacing import checked_path, read_file, replace_file
 from understudy.surroundings import cores
@@ -29,7 +29,7 @@ def append_row(path: str | Path, row: Mapping[str, Any]) -> None:
             file.flush()
     except OSError as error:
         raise StoreError(
-            f"{path} could not be written ({error}); check the folder and its free space."
+            f"{path} could not be written ({reason(error)}); check the folder and its free space."
         ) from error
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from understudy import checks
-from understudy.checks import LARGEST_SEED, instance, one_positive, whole
+from understudy.checks import LARGEST_COUNT, LARGEST_SEED, instance, one_positive, whole
 from understudy.core import IngredientError, Target
 from understudy.devices import Devices, mesh_of, spans_hosts
 from understudy.fitting import region
@@ -96,7 +96,7 @@ def fit(
     for name, value in {"flows": flows, "cache": cache, "resume": resume, **said}.items():
         checks.flag(name, value)
     with Progress(1.0, verbose, "looking at the target"):
-        _check(target, budget, seed, seeds)
+        seed, seeds = _checked(target, budget, seed, seeds)
     if cache:
         keep_programs()
     if seeds > 1:
@@ -322,22 +322,34 @@ class _Fitting:
         self.line.say(f"{name}: {note}; {took:.1f} s")
 
 
-def _check(target: Any, budget: Any, seed: Any, seeds: Any) -> None:
+def _checked(target: Any, budget: Any, seed: Any, seeds: Any) -> tuple[int, int]:
+    """The first seed and how many, where nothing speaks against a fit."""
     instance("target", Target, "from_numpyro(model, data) or LogDensity(function, dim)", target)
-    if isinstance(budget, Gradients):
-        whole("budget, in gradients,", budget)
-    elif budget is not None:
+    if budget is not None and not isinstance(budget, Gradients):
         one_positive("budget", budget)
-    whole("seeds", seeds)
-    whole("seed", seed, least=0, most=LARGEST_SEED + 1 - seeds)
+    seeds = whole("seeds", seeds, most=LARGEST_COUNT)
+    seed = whole("seed", seed, least=0, most=LARGEST_SEED + 1 - seeds)
+    _check_size(target)
     _check_gradient(target)
+    return seed, seeds
+
+
+def _check_size(target: Target) -> None:
+    """Whether matrices of the target's size, such as the curvature at a start, can be held at all."""
+    try:
+        np.empty((4, target.dim, target.dim))
+    except (MemoryError, ValueError) as error:
+        raise IngredientError(
+            f"fit holds matrices of the size of the target, and those of {target.dim:,} dimensions do "
+            "not fit into memory; call train with a student such as DiagonalGaussian."
+        ) from error
 
 
 def _check_gradient(target: Target) -> None:
     """Trace the log density and its gradient, to name what JAX cannot do with it."""
     z = jax.ShapeDtypeStruct((target.dim,), jax.numpy.result_type(float))
     try:
-        jax.eval_shape(jax.value_and_grad(target.log_density), z)
+        first, second = (jax.make_jaxpr(jax.value_and_grad(target.log_density))(z) for _ in range(2))
     except IngredientError:
         raise
     except Exception as error:
@@ -346,3 +358,16 @@ def _check_gradient(target: Target) -> None:
             f"The log density cannot be differentiated by JAX ({type(error).__name__}: {first}); write "
             "it with jax.numpy, without branches on values."
         ) from error
+    if not _same(first.consts, second.consts):
+        raise IngredientError(
+            "The log density is another one when it is called again: it keeps draws of an earlier call, "
+            "or draws numbers of its own; let it depend on its argument and on fixed data alone."
+        )
+
+
+def _same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether what two traces of a function took from outside is the same, and no trace's own."""
+    if len(first) != len(second) or any(isinstance(one, jax.core.Tracer) for one in second):
+        return False
+    pairs = zip(first, second, strict=True)
+    return all(a is b or np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)

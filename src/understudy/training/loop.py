@@ -21,6 +21,7 @@ from understudy.devices import Devices, here, is_first, mesh_of, on_each, spans_
 from understudy.display import entries, table_of_draws, varying
 from understudy.report.draws import marginals
 from understudy.report.figures import Picture, training_curves
+from understudy.surroundings import enough_memory
 from understudy.training import border
 from understudy.training.recording import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
 from understudy.training.summary import explained
@@ -193,7 +194,9 @@ def train(
         (5, 2)
     """
     border.check_run(updates, chunk, folder, checkpoint_seconds, callbacks)
-    with contextlib.closing(ProgressBar(updates, progress if is_first() else False)) as bar:
+    updates, chunk = int(updates), int(chunk)
+    bar = ProgressBar(updates, progress if is_first() else False)
+    with enough_memory(), contextlib.closing(bar):
         learner = Learner(
             feedback,
             particles=particles,
@@ -210,7 +213,7 @@ def train(
         )
         parts = learner, target, student, teacher, data, batch_size
         training = Training(*parts, seed=seed, repeats=repeats, devices=devices)
-        recorder = Recorder(folder, checkpoint_seconds, seed)
+        recorder = Recorder(folder, checkpoint_seconds, int(seed))
         with recorder.locked():
             state = recorder.start((learner, training.conditions), training.state, resume)
             bar.go_on_from(_step(state))
@@ -251,6 +254,7 @@ class Training:
         devices: Devices = None,
     ):
         border.check_ingredients(target, teacher, seed, repeats)
+        seed, repeats = int(seed), None if repeats is None else int(repeats)
         self.learner = learner
         self.conditions = conditions_of(data, batch_size)
         self.stream = data if isinstance(data, Stream) else None

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from understudy.checks import drawn
 from understudy.core import Condition, IngredientError, Key, Student, Target, Teacher, numbered
 from understudy.devices import in_turn
 from understudy.numerics import (
@@ -62,7 +63,7 @@ class Moved(NamedTuple):
 @eqx.filter_jit
 def propose(key: Key, student: Student, x: Condition, n: int) -> Float[Array, "n d"]:
     """Draws of the student."""
-    return student.sample(key, x, n)
+    return drawn(student, key, x, n)
 
 
 @eqx.filter_jit
