@@ -17,7 +17,15 @@ from jaxtyping import Float
 
 from understudy.coordinates import Coordinates, plain_coordinates
 from understudy.core import Target
-from understudy.devices import in_rows, on_each
+from understudy.devices import (
+    agreed,
+    check_alike,
+    everywhere,
+    in_rows,
+    on_each,
+    split_rows,
+    with_others,
+)
 from understudy.surroundings import double_precision, in_double, own_settings
 
 BLOCK = 128
@@ -54,7 +62,7 @@ class Evaluations:
         except (TypeError, ValueError):  # the density insists on arrays of single precision
             self._precision(double=False)
             self._program(self.plain)
-        if min(self._seconds(), self._seconds()) > _SLOW:
+        if agreed(min(self._seconds(), self._seconds()), mesh) > _SLOW:
             self.block, self._compiled = SMALL, {}
             self._program(self.plain)
 
@@ -75,6 +83,8 @@ class Evaluations:
         with self._settings():
             target = in_double(self._target) if double else self._target
             self._arrays, self._rest = eqx.partition(target, eqx.is_array)
+            if self.mesh is not None:
+                self._arrays = everywhere(self._arrays, self.mesh)
 
     @property
     def _dtype(self) -> Any:
@@ -94,7 +104,8 @@ class Evaluations:
         """Where arguments go: the rows in parts, the rest on every device."""
         if self.mesh is None:
             return {}
-        return {"in_shardings": (on_each(self.mesh), on_each(self.mesh), in_rows(self.mesh, self.block))}
+        whole, rows = on_each(self.mesh), in_rows(self.mesh, self.block)
+        return {"in_shardings": (whole, whole, rows), "out_shardings": whole}
 
     def _run(self, arrays: Any, coordinates: Coordinates, rows: Any) -> Any:
         target = eqx.combine(arrays, self._rest)
@@ -131,5 +142,10 @@ class Evaluations:
         rows = u if n == self.block else np.resize(u, (self.block, self.dim))
         with self._settings():
             given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
-            log_p, slope = program(self._arrays, given, np.asarray(rows, self._dtype))
+            rows = np.asarray(rows, self._dtype)
+            if self.mesh is not None:
+                check_alike([rows, *jax.tree.leaves(given)], self.mesh)
+                given, rows = everywhere(given, self.mesh), split_rows(rows, self.mesh)
+            with with_others(self.mesh):
+                log_p, slope = jax.device_get(program(self._arrays, given, rows))
         return np.asarray(log_p, float)[:n], np.asarray(slope, float)[:n]

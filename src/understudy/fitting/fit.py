@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 from understudy import checks
 from understudy.checks import LARGEST_SEED, instance, one_positive, whole
 from understudy.core import IngredientError, Target
-from understudy.devices import Devices, mesh_of, spans_hosts
+from understudy.devices import Devices, agreed, is_first, mesh_of
 from understudy.fitting import region
 from understudy.fitting.budget import Budget, Gradients
 from understudy.fitting.chains import Chains
@@ -102,17 +102,14 @@ def fit(
         one = partial(fit, target, budget=budget, flows=flows, verbose=verbose, cache=cache)
         one = partial(one, resume=resume, devices=devices)
         return _best_of(one, range(seed, seed + seeds), folder)
-    spent, mesh = Budget.of(budget, _SECONDS), mesh_of(devices)
-    if spans_hosts(mesh):
-        raise IngredientError(
-            "fit keeps its chains in one process, and some of these devices are of others; give it "
-            "jax.local_devices()."
-        )
+    mesh = mesh_of(devices)
+    first = is_first(mesh)
     with (
         own_settings(),
-        Kept(folder, resume, target, seed) as kept,
-        Progress(1.0, verbose, "compiling") as line,
+        Kept(folder, resume, target, seed, first) as kept,
+        Progress(1.0, verbose if first else False, "compiling") as line,
     ):
+        spent = Budget.of(budget, _SECONDS, partial(agreed, mesh=mesh))
         return _Fitting(target, spent, seed, flows, line, kept, mesh).run()
 
 

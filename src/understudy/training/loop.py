@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from understudy.batches import Conditions, Reader, Stream, Window, conditions_of, window
 from understudy.checks import random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, numbered
-from understudy.devices import Devices, here, is_first, mesh_of, on_each, spans_hosts
+from understudy.devices import Devices, here, is_first, mesh_of, on_each, with_others
 from understudy.display import table_of_draws
 from understudy.training import border
 from understudy.training.recording import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
@@ -181,7 +181,8 @@ def train(
         (5, 2)
     """
     border.check_run(updates, chunk, folder, checkpoint_seconds, callbacks)
-    with contextlib.closing(ProgressBar(updates, progress if is_first() else False)) as bar:
+    mesh = mesh_of(devices)
+    with contextlib.closing(ProgressBar(updates, progress if is_first(mesh) else False)) as bar:
         learner = Learner(
             feedback,
             particles=particles,
@@ -197,8 +198,8 @@ def train(
             guard=guard,
         )
         parts = learner, target, student, teacher, data, batch_size
-        training = Training(*parts, seed=seed, repeats=repeats, devices=devices)
-        recorder = Recorder(folder, checkpoint_seconds, seed)
+        training = Training(*parts, seed=seed, repeats=repeats, devices=mesh)
+        recorder = Recorder(folder, checkpoint_seconds, seed, is_first(mesh))
         with recorder.locked():
             state = recorder.start((learner, training.conditions), training.state, resume)
             bar.go_on_from(_step(state))
@@ -288,16 +289,9 @@ class Training:
         arrays, rest = eqx.partition(state, eqx.is_array)
         if self.mesh is not None:
             arrays = jax.device_put(arrays, on_each(self.mesh))
-        try:
+        with with_others(self.mesh):
             done = self._compiled(self._fixed, arrays, np.asarray(count, _COUNT))
             arrays, info = jax.block_until_ready(done)
-        except jax.errors.JaxRuntimeError as error:
-            if not spans_hosts(self.mesh):
-                raise
-            raise RuntimeError(
-                "Another process of this training ended, or cannot be reached; start all of them again, "
-                "with resume=True to go on from the newest checkpoint."
-            ) from error
         return eqx.combine(arrays, rest), info
 
     def run(
@@ -353,7 +347,7 @@ class Training:
         return Reader(self.stream, step)
 
     def _result(self, recorder: Recorder, state: State, seconds: float) -> Trained:
-        state = here(state) if spans_hosts(self.mesh) else state
+        state = here(state)
         student = state.student if state.average is None else state.average
         return Trained(student, state, recorder.history, seconds, self.compile_seconds, self.repeats)
 
