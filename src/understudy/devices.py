@@ -91,6 +91,11 @@ def _count(name: str, value: Any, variable: str, least: int) -> int | None:
     return None if value is None else whole(name, value, least=least)
 
 
+def platform(mesh: Mesh) -> str:
+    """The kind of a mesh's devices."""
+    return mesh.devices.flat[0].platform
+
+
 def spans_hosts(mesh: Mesh | None) -> bool:
     """Whether some devices of a mesh belong to other processes."""
     return mesh is not None and mesh.is_multi_process

@@ -12,17 +12,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Float
 
+from understudy.backend import Options, backend
 from understudy.coordinates import Coordinates, plain_coordinates
 from understudy.core import Target
 from understudy.devices import (
+    AXIS,
     agreed,
     check_alike,
     everywhere,
-    in_rows,
     on_each,
+    platform,
     split_rows,
     with_others,
 )
@@ -32,8 +34,6 @@ BLOCK = 128
 # Where a block takes longer than so many seconds it is smaller, and its rows come one after the other:
 # those of a large data set do not fit in the processor's memory together.
 _SLOW, SMALL = 0.15, 32
-# Cheaper to compile than the default generator, and nothing here is split across machines.
-KEYS = "unsafe_rbg"
 
 
 class Evaluations:
@@ -56,7 +56,7 @@ class Evaluations:
         self.dim = target.dim
         self.plain = plain_coordinates(np.zeros(self.dim), np.ones(self.dim))
         self._target, self._compiled = target, {}
-        self._precision(double=True)
+        self._precision(double=backend().double)
         try:
             self._program(self.plain)
         except (TypeError, ValueError):  # the density insists on arrays of single precision
@@ -65,6 +65,12 @@ class Evaluations:
         if agreed(min(self._seconds(), self._seconds()), mesh) > _SLOW:
             self.block, self._compiled = SMALL, {}
             self._program(self.plain)
+
+    @property
+    def _rows(self) -> int:
+        """Rows of one call, as many for each device."""
+        count = 1 if self.mesh is None else self.mesh.size
+        return -(-self.block // count) * count
 
     @property
     def slow(self) -> bool:
@@ -93,19 +99,23 @@ class Evaluations:
     def _program(self, coordinates: Coordinates) -> Any:
         bent = coordinates.walls is not None
         if bent not in self._compiled:
-            rows = jax.ShapeDtypeStruct((self.block, self.dim), self._dtype)
+            rows = jax.ShapeDtypeStruct((self._rows, self.dim), self._dtype)
             with self._settings():
                 given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
-                run = jax.jit(self._run, **self._placed())
-                self._compiled[bent] = run.lower(self._arrays, given, rows).compile()
+                run, options = self._split()
+                lowered = run.lower(self._arrays, given, rows)
+                self._compiled[bent] = lowered.compile(options)
         return self._compiled[bent]
 
-    def _placed(self) -> dict[str, Any]:
-        """Where arguments go: the rows in parts, the rest on every device."""
+    def _split(self) -> tuple[Any, Options]:
+        """The program, every device with its own rows, and how it is compiled."""
         if self.mesh is None:
-            return {}
-        whole, rows = on_each(self.mesh), in_rows(self.mesh, self.block)
-        return {"in_shardings": (whole, whole, rows), "out_shardings": whole}
+            return jax.jit(self._run), None
+        # Rows need nothing of each other, so that each device may go through its own one by one.
+        whole, rows = PartitionSpec(), PartitionSpec(AXIS)
+        places = {"in_specs": (whole, whole, rows), "out_specs": rows}
+        split = jax.shard_map(self._run, mesh=self.mesh, check_vma=False, **places)
+        return jax.jit(split, out_shardings=on_each(self.mesh)), backend(platform(self.mesh)).split
 
     def _run(self, arrays: Any, coordinates: Coordinates, rows: Any) -> Any:
         target = eqx.combine(arrays, self._rest)
@@ -139,7 +149,7 @@ class Evaluations:
     def _block(self, program: Any, coordinates: Coordinates, u: np.ndarray) -> tuple:
         n = len(u)
         self.count += n
-        rows = u if n == self.block else np.resize(u, (self.block, self.dim))
+        rows = u if n == self._rows else np.resize(u, (self._rows, self.dim))
         with self._settings():
             given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
             rows = np.asarray(rows, self._dtype)

@@ -14,10 +14,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
+from understudy.backend import backend
 from understudy.batches import Conditions, Reader, Stream, Window, conditions_of, window
 from understudy.checks import random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, numbered
-from understudy.devices import Devices, here, is_first, mesh_of, on_each, with_others
+from understudy.devices import Devices, here, is_first, mesh_of, on_each, platform, with_others
 from understudy.display import table_of_draws
 from understudy.training import border
 from understudy.training.recording import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
@@ -253,7 +254,7 @@ class Training:
         """Trace and compile the update, unless that was done before.
 
         Args:
-            options: of XLA, such as ``{"xla_backend_optimization_level": 1}``.
+            options: of XLA; None takes those that suit the machine.
         """
         if self._compiled is None:
             started = time.perf_counter()
@@ -271,6 +272,7 @@ class Training:
                 lowered = jax.jit(run, **placed).lower(fixed, arrays, np.asarray(1, _COUNT))
                 if self.mesh is not None:
                     fixed = jax.device_put(fixed, on_each(self.mesh))
+                    options = options or backend(platform(self.mesh)).split
                 self._compiled, self._fixed = lowered.compile(options), fixed
             self.compile_seconds = time.perf_counter() - started
         return self

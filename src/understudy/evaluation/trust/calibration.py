@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Int
@@ -10,6 +9,7 @@ from jaxtyping import Array, Int
 from understudy.core import Condition, Key, Student
 from understudy.evaluation.trust.findings import Effects, Finding
 from understudy.evaluation.trust.gap import legendre
+from understudy.programs import jit_of_few
 
 _TOLERANCE = 0.1
 _BINS = 20
@@ -87,7 +87,7 @@ _SAID = (
 )
 
 
-@eqx.filter_jit
+@jit_of_few
 def _ranks(
     key: Key, simulate: Simulate, student: Student, simulations: int, draws: int
 ) -> Int[Array, "m d"]:
