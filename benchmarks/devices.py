@@ -50,40 +50,48 @@ class Work(NamedTuple):
 
 
 def digits(devices: int | None) -> Work:
-    """Updates of encoder and decoder on 64 images, Hamiltonian chains between them."""
+    """Updates of encoder and decoder on 100 images, Hamiltonian chains between them."""
     import jax
     import numpy as np
     import optax
 
     from experiments.mnist.methods import METHODS, make_model, make_student
     from understudy import Binarised
+    from understudy.training import Learner, Training
 
     stage = METHODS["HMC-VI, T=2"].stages[-1]
     keys = jax.random.split(jax.random.key(0))
     pixels = np.random.default_rng(0).integers(0, 256, (512, 28, 28), np.uint8)
     rates = {"optimiser": optax.adam(1e-3), "model_optimiser": optax.adam(1e-3)}
     ingredients = make_model(keys[0]), make_student(stage.encoder, keys[1], 0), stage.teacher("eta")
-    return _training(stage.feedback(), ingredients, Binarised(pixels, 64), devices, 1, 64, rates)
+    learner = Learner(stage.feedback(), particles=1, **rates)
+    data = Binarised(pixels, 100)
+    return _updates(Training(learner, *ingredients, data, devices=devices).compile(), 100, "images")
 
 
 def simulated(devices: int | None) -> Work:
-    """Updates of a conditional flow on 256 pairs, drawn afresh."""
+    """Updates of what `amortise` trains for regressions of 100 rows, on 256 simulated data sets."""
     import jax
-    import jax.numpy as jnp
+    import numpy as np
+    import numpyro
+    from numpyro import distributions as dist
 
-    from understudy.amortising.learning import OfPair, Pair, Told
-    from understudy.feedbacks import InclusiveKL
-    from understudy.students import SplineFlow
-    from understudy.teachers import Identity
+    from understudy.amortising.amortise import _begin
+    from understudy.amortising.learning import Learning, simulate
+    from understudy.amortising.models import simulator_of
 
-    def pairs(key):
-        first, second = jax.random.split(key)
-        z = jax.random.normal(first, (256, 4))
-        return Pair(z, jnp.repeat(z, 16, 1) + jax.random.normal(second, (256, 64)))
+    def regression(covariates, y=None):
+        weights = numpyro.sample("weights", dist.Normal(0, 1).expand([6]).to_event(1))
+        scale = numpyro.sample("scale", dist.HalfNormal(1))
+        with numpyro.plate("rows", len(covariates)):
+            numpyro.sample("y", dist.Normal(covariates @ weights, scale), obs=y)
 
-    student = SplineFlow(jax.random.key(0), 4, jnp.zeros(64), layers=6, width=64)
-    ingredients = OfPair(None, 4), Told(student), Identity()
-    return _training(InclusiveKL(control=False), ingredients, pairs, devices, 1, 256, {})
+    covariates = np.random.default_rng(0).normal(size=(100, 6)).astype(np.float32)
+    simulator = simulator_of(regression, (covariates,), {}, "y", None, None, False)
+    seen = simulate(jax.random.key(0), simulator, 1024)
+    student = _begin(jax.random.key(1), simulator, seen, None, None)
+    learning = Learning(simulator, student, seen, 0, devices)
+    return _updates(learning.training, learning.conditions.size, "simulations")
 
 
 def evaluated(devices: int | None) -> Work:
@@ -110,23 +118,21 @@ def evaluated(devices: int | None) -> Work:
 WORKS = {"digits": digits, "simulated": simulated, "evaluated": evaluated}
 
 
-def _training(feedback, ingredients, data, devices, particles, conditions, rates) -> Work:
+def _updates(training: Any, worth: int, unit: str) -> Work:
+    """Updates of a compiled training, one after the other."""
     import equinox as eqx
     import jax
 
     from understudy.core import partition
-    from understudy.training import Learner, Training
 
-    learner = Learner(feedback, particles=particles, **rates)
-    training = Training(learner, *ingredients, data, devices=devices).compile()
+    now = [training.state]
     learnt = partition((training.state.student, training.state.target))[0]
     leaves = jax.tree.leaves(eqx.filter(learnt, eqx.is_array))
-    now = [training.state]
 
-    def run(times):
+    def run(times: int) -> None:
         now[0] = training.advance(now[0], times)[0]
 
-    return Work(run, conditions, "conditions", sum(leaf.size for leaf in leaves))
+    return Work(run, worth, unit, sum(leaf.size for leaf in leaves))
 
 
 def measured(name: str, devices: int | None, rounds: int, seconds: float) -> dict[str, Any]:
