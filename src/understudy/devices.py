@@ -147,6 +147,12 @@ def split_rows(array: np.ndarray, mesh: Mesh) -> jax.Array:
 def _placed(array: Any, sharding: NamedSharding) -> jax.Array:
     if not sharding.mesh.is_multi_process:
         return jax.device_put(array, sharding)
+    if isinstance(array, jax.Array):
+        if array.sharding == sharding:
+            return array
+        if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+            words = _placed(jax.random.key_data(array), sharding)
+            return jax.random.wrap_key_data(words, impl=jax.random.key_impl(array))
     array = np.asarray(array)
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 

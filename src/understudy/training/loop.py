@@ -18,7 +18,16 @@ from understudy.backend import backend
 from understudy.batches import Conditions, Reader, Stream, Window, conditions_of, window
 from understudy.checks import random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, numbered
-from understudy.devices import Devices, here, is_first, mesh_of, on_each, platform, with_others
+from understudy.devices import (
+    Devices,
+    everywhere,
+    here,
+    is_first,
+    mesh_of,
+    on_each,
+    platform,
+    with_others,
+)
 from understudy.display import table_of_draws
 from understudy.training import border
 from understudy.training.recording import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
@@ -271,7 +280,7 @@ class Training:
             with self._on_mesh() as placed:
                 lowered = jax.jit(run, **placed).lower(fixed, arrays, np.asarray(1, _COUNT))
                 if self.mesh is not None:
-                    fixed = jax.device_put(fixed, on_each(self.mesh))
+                    fixed = everywhere(fixed, self.mesh)
                     options = options or backend(platform(self.mesh)).split
                 self._compiled, self._fixed = lowered.compile(options), fixed
             self.compile_seconds = time.perf_counter() - started
@@ -290,7 +299,7 @@ class Training:
         """Run ``count`` updates; the state has the structure of the one that was compiled."""
         arrays, rest = eqx.partition(state, eqx.is_array)
         if self.mesh is not None:
-            arrays = jax.device_put(arrays, on_each(self.mesh))
+            arrays = everywhere(arrays, self.mesh)
         with with_others(self.mesh):
             done = self._compiled(self._fixed, arrays, np.asarray(count, _COUNT))
             arrays, info = jax.block_until_ready(done)
