@@ -8,7 +8,9 @@ accelerators the devices are parts of the host. Run: ``python benchmarks/devices
 
 import argparse
 import json
+import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -18,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+COLLECTIVES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
+SHAPE = re.compile(r"([a-z]+\d*)\[([\d,]*)\]")
 ROOT = Path(__file__).resolve().parents[1]
 ONE_CORE, DEFAULT = "one core", "default"
 PRESETS = {
@@ -40,13 +44,13 @@ class Work(NamedTuple):
         run: repeats it so many times.
         worth: units of work in one repetition.
         unit: their name.
-        parameters: numbers that devices must agree on after every repetition.
+        program: what the compiler made of it.
     """
 
     run: Callable[[int], Any]
     worth: float
     unit: str
-    parameters: int
+    program: str
 
 
 def digits(devices: int | None) -> Work:
@@ -66,7 +70,8 @@ def digits(devices: int | None) -> Work:
     ingredients = make_model(keys[0]), make_student(stage.encoder, keys[1], 0), stage.teacher("eta")
     learner = Learner(stage.feedback(), particles=1, **rates)
     data = Binarised(pixels, 100)
-    return _updates(Training(learner, *ingredients, data, devices=devices).compile(), 100, "images")
+    training = Training(learner, *ingredients, data, devices=devices, split=devices is None)
+    return _updates(training.compile(), 100, "images")
 
 
 def simulated(devices: int | None) -> Work:
@@ -105,14 +110,14 @@ def evaluated(devices: int | None) -> Work:
     random = np.random.default_rng(0)
     rows = random.normal(size=(4000, 40))
     target = logistic_regression(rows, (random.uniform(size=4000) < 0.5).astype(float))
-    evaluate = Evaluations(target, mesh_of(devices))
+    evaluate = Evaluations(target, mesh_of(devices), split=devices is None)
     z = random.normal(size=(BLOCK, target.dim))
 
     def run(times):
         for _ in range(times):
             evaluate(z)
 
-    return Work(run, BLOCK, "gradients", 0)
+    return Work(run, BLOCK, "gradients", evaluate.program)
 
 
 WORKS = {"digits": digits, "simulated": simulated, "evaluated": evaluated}
@@ -120,19 +125,41 @@ WORKS = {"digits": digits, "simulated": simulated, "evaluated": evaluated}
 
 def _updates(training: Any, worth: int, unit: str) -> Work:
     """Updates of a compiled training, one after the other."""
-    import equinox as eqx
-    import jax
-
-    from understudy.core import partition
-
     now = [training.state]
-    learnt = partition((training.state.student, training.state.target))[0]
-    leaves = jax.tree.leaves(eqx.filter(learnt, eqx.is_array))
 
     def run(times: int) -> None:
         now[0] = training.advance(now[0], times)[0]
 
-    return Work(run, worth, unit, sum(leaf.size for leaf in leaves))
+    return Work(run, worth, unit, training.program)
+
+
+def exchanged(program: str) -> int:
+    """Bytes that a device has from the others in one repetition, by the collectives of its program."""
+    parts: dict[str, tuple[int, list[tuple[str, int]]]] = {}
+    name = ""
+    for line in program.splitlines():
+        if head := re.match(r"(?:ENTRY )?%?([\w.-]+) .*\{$", line):
+            name = head[1]
+            parts[name] = (0, [])
+        elif found := re.search(rf"= (.*?) (?:{COLLECTIVES})(?:-start)?\(", line):
+            parts[name] = (parts[name][0] + sum(map(_bytes, SHAPE.findall(found[1]))), parts[name][1])
+        elif body := re.search(r"body=%?([\w.-]+)", line):
+            times = re.search(r'known_trip_count":\{"n":"(\d+)"', line)
+            parts[name][1].append((body[1], int(times[1]) if times else 1))
+        elif called := re.search(r"(?:calls|to_apply)=%?([\w.-]+)", line):
+            parts[name][1].append((called[1], 1))
+
+    def total(name: str) -> int:
+        own, inner = parts.get(name, (0, []))
+        return own + sum(times * total(other) for other, times in inner)
+
+    entry = re.search(r"^ENTRY %?([\w.-]+)", program, re.MULTILINE)
+    return total(entry[1]) if entry else 0
+
+
+def _bytes(shape: tuple[str, str]) -> int:
+    width = int(re.sub(r"\D", "", shape[0]) or 8) // 8 or 1
+    return width * math.prod(int(size) for size in shape[1].split(",") if size)
 
 
 def measured(name: str, devices: int | None, rounds: int, seconds: float) -> dict[str, Any]:
@@ -155,7 +182,7 @@ def measured(name: str, devices: int | None, rounds: int, seconds: float) -> dic
         "unit": f"{work.unit} a second",
         "wall_seconds": statistics.median(wall),
         "processor_seconds": statistics.median(processor),
-        "bytes_exchanged": 4 * work.parameters,
+        "bytes_exchanged": exchanged(work.program),
         "platform": jax.default_backend(),
         "devices_there": len(jax.devices()),
     }
@@ -164,6 +191,7 @@ def measured(name: str, devices: int | None, rounds: int, seconds: float) -> dic
 def child(name: str, setting: str, rounds: int, seconds: float) -> dict[str, Any] | None:
     """One piece of work in a process whose JAX sees the devices asked for; None where they are not."""
     count = None if setting in (ONE_CORE, DEFAULT) else int(setting.split()[0])
+    count = 1 if setting == ONE_CORE else count
     there = {"JAX_NUM_CPU_DEVICES": str(count)} if count else {}
     words = [name, setting, str(rounds), str(seconds)]
     command = [sys.executable, "-m", "benchmarks.devices", "--child", *words]
@@ -175,7 +203,7 @@ def child(name: str, setting: str, rounds: int, seconds: float) -> dict[str, Any
 
 
 def at_work(name: str, setting: str, rounds: str, seconds: str) -> None:
-    """What a child process does."""
+    """What a child process does; on one core JAX sees one device."""
     if setting == ONE_CORE and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     count = None if setting in (ONE_CORE, DEFAULT) else int(setting.split()[0])

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -152,9 +152,27 @@ def at_work(name: str, folder: str, many: str, *words: str) -> None:
 # Starting and killing processes.
 
 
+class Started(NamedTuple):
+    """A process at work, and files with what it prints: a pipe that is full would make it wait."""
+
+    process: subprocess.Popen
+    out: IO[str]
+    err: IO[str]
+
+    def word(self, seconds: float) -> str:
+        """What it told of trouble, once it has ended; it is killed if it takes longer."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.err.seek(0)
+        return self.err.read()
+
+
 def started(
     name: str, folder: Path, many: int | None = None, hosts: int = 1, devices: int = 1, dying: int = -1
-) -> list[subprocess.Popen]:
+) -> list[Started]:
     """Processes at work, joined where there are several; the one numbered ``dying`` ends itself."""
     many, processes = many or WORKS[name][1], []
     with socket.socket() as one:
@@ -167,19 +185,21 @@ def started(
             env |= {"UNDERSTUDY_PROCESS": str(i)}
         words = [name, str(folder), str(many), *(["die"] if i == dying else [])]
         command = [sys.executable, "-m", "benchmarks.many_processes", "--process", *words]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen(command, cwd=ROOT, env=env, **pipes))
+        out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=err)
+        processes.append(Started(process, out, err))
     return processes
 
 
-def ended(processes: list[subprocess.Popen], seconds: float = 600) -> list[dict[str, Any]]:
+def ended(processes: list[Started], seconds: float = 600) -> list[dict[str, Any]]:
     """What processes that should end well printed."""
     found = []
-    for process in processes:
-        out, err = process.communicate(timeout=seconds)
-        if process.returncode:
-            raise RuntimeError(err[-2000:])
-        found.append(json.loads(out.splitlines()[-1]))
+    for one in processes:
+        told = one.word(seconds)
+        if one.process.returncode:
+            raise RuntimeError(told[-2000:])
+        one.out.seek(0)
+        found.append(json.loads(one.out.read().splitlines()[-1]))
     return found
 
 
@@ -219,22 +239,17 @@ def kill_hosts(kills: int, seed: int, room: Path) -> dict[str, Any]:
         processes = started("mixture", folder, updates, hosts=2)
         time.sleep(chance.uniform(0.2, 0.95) * longest)
         victim, other = chance.sample(processes, 2)
-        if victim.poll() is not None or other.poll() is not None:
+        if victim.process.poll() is not None or other.process.poll() is not None:
             ended(processes)
             continue
-        victim.kill()
+        victim.process.kill()
         began = time.monotonic()
-        try:
-            _, err = other.communicate(timeout=2 * MINUTE)
-        except subprocess.TimeoutExpired:
-            other.kill()
-            _, err = other.communicate()
-        victim.communicate()
+        told = other.word(2 * MINUTE)
         took = time.monotonic() - began
         slowest = max(slowest, took)
         counts["kills"] += 1
         counts["ended"] += took <= MINUTE
-        counts["told"] += any(word in err for word in SENTENCES)
+        counts["told"] += any(word in told for word in SENTENCES)
         again = ended(started("mixture", folder, updates, hosts=2))[0]
         counts["resumed"] += difference(wanted, again) == 0
         print("hosts", counts, f"{took:.1f} s", file=sys.stderr, flush=True)

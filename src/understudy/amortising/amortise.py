@@ -85,7 +85,7 @@ def amortise(
             shows the live line only.
         cache: keep compiled programs in the user's cache folder.
         devices: over which simulations are spread: how many, a list of ``jax.devices()``, or a mesh with
-            one axis; None runs on one.
+            one axis; None takes all cores of a CPU where an update is large enough.
         folder: where the training is kept while it runs, so that one that was cut off can go on.
         resume: begin with what ``folder`` holds.
         kwargs: what the model is called with, by name.

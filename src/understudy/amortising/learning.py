@@ -217,7 +217,9 @@ class Learning:
         learner = Learner(InclusiveKL(control=False), particles=1, optimiser=paced_adam())
         target = OfPair(None, simulator.target.dim)
         ingredients = (learner, target, Told(student), Identity(), self.conditions)
-        self.training = Training(*ingredients, seed=seed, devices=devices).compile()
+        split = devices is None
+        training = Training(*ingredients, seed=seed, devices=devices, split=split)
+        self.training = training.compile()
         self.state = self.training.state
         rows = slice(0, HELD_OUT)
         self.held = (held.z[rows], jax.tree.map(lambda leaf: leaf[rows], held.data))

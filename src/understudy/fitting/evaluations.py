@@ -23,6 +23,7 @@ from understudy.devices import (
     agreed,
     check_alike,
     everywhere,
+    mesh_of_cores,
     on_each,
     platform,
     split_rows,
@@ -34,6 +35,8 @@ BLOCK = 128
 # Where a block takes longer than so many seconds it is smaller, and its rows come one after the other:
 # those of a large data set do not fit in the processor's memory together.
 _SLOW, SMALL = 0.15, 32
+# Where it takes longer than so many seconds, cores gain more by sharing its rows than by threads.
+_SHARED = 0.004
 
 
 class Evaluations:
@@ -42,6 +45,7 @@ class Evaluations:
     Args:
         target: whose log density is asked for.
         mesh: devices over which the rows of a block are spread; None is one device.
+        split: whether the cores of a CPU may share a block that takes long enough.
 
     Attributes:
         block: rows of one call of the program.
@@ -49,7 +53,7 @@ class Evaluations:
         double: whether they are computed in double precision.
     """
 
-    def __init__(self, target: Target, mesh: Mesh | None = None):
+    def __init__(self, target: Target, mesh: Mesh | None = None, split: bool = False):
         self.count = 0
         self.block = BLOCK
         self.mesh = mesh
@@ -62,9 +66,25 @@ class Evaluations:
         except (TypeError, ValueError):  # the density insists on arrays of single precision
             self._precision(double=False)
             self._program(self.plain)
-        if agreed(min(self._seconds(), self._seconds()), mesh) > _SLOW:
+        seconds = agreed(min(self._seconds(), self._seconds()), mesh)
+        if seconds > _SLOW:
             self.block, self._compiled = SMALL, {}
-            self._program(self.plain)
+        shared = mesh_of_cores(self.block) if split and seconds > _SHARED else None
+        if shared is not None:
+            self.mesh, self._compiled = shared, {}
+            self._precision(self.double)
+        self._program(self.plain)
+
+    @property
+    def program(self) -> str:
+        """What the compiler made of a block, in its own words."""
+        return self._program(self.plain).as_text()
+
+    @property
+    def place(self) -> str:
+        """Where gradients are computed, in words."""
+        count = 1 if self.mesh is None else self.mesh.size
+        return f"on {count} devices" if count > 1 else "on one device"
 
     @property
     def _rows(self) -> int:

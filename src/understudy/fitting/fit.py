@@ -77,7 +77,7 @@ def fit(
             None shows the live line only.
         cache: keep compiled programs in the user's cache folder, unless JAX was given another.
         devices: over which the chains are spread: how many, a list of ``jax.devices()``, or a mesh with
-            one axis; None runs on one.
+            one axis; None takes all cores of a CPU where a block of gradients takes long enough.
         folder: where every finished stage is kept, so that a fit that was cut off can go on; of several
             seeds, each in a folder of its own inside.
         resume: begin with the newest stage kept in ``folder``.
@@ -175,9 +175,10 @@ class _Fitting:
 
     def search(self) -> None:
         """Find the mass, then the student."""
-        self.evaluate = Evaluations(self.target, self.mesh)
+        self.evaluate = Evaluations(self.target, self.mesh, split=self.mesh is None)
         self.budget.count = lambda: self.evaluate.count
-        self.note("compile", "the log density and its gradient", compiling=True)
+        what = f"the log density and its gradient, {self.evaluate.place}"
+        self.note("compile", what, compiling=True)
         self.chains = Chains(self.evaluate, self.seed)
         self.line.figures = self.figures
         self.begin()
