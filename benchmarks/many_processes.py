@@ -185,7 +185,7 @@ def started(
             env |= {"UNDERSTUDY_PROCESS": str(i)}
         words = [name, str(folder), str(many), *(["die"] if i == dying else [])]
         command = [sys.executable, "-m", "benchmarks.many_processes", "--process", *words]
-        out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        out, err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115, read at its end
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=err)
         processes.append(Started(process, out, err))
     return processes
