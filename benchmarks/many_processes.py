@@ -334,7 +334,8 @@ def main() -> None:
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as room:
             row = {"kind": "many processes", "name": name, **figures(Path(room))}
-        made = provenance(vars(given), given.seed, time.perf_counter() - began)
+        settings = {"agree": given.agree, "hosts": given.hosts, "workers": given.workers}
+        made = provenance(settings, given.seed, time.perf_counter() - began)
         rows.append({**row, **made, "commit": tried})
         write_rows(given.out, rows[-1:])
         print(name, {k: v for k, v in row.items() if k not in ("kind", "name")}, flush=True)
