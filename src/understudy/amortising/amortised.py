@@ -37,6 +37,7 @@ from understudy.checks import (
 )
 from understudy.checks import seed as checked_seed
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
+from understudy.devices import Devices, drawing_on
 from understudy.evaluation.trust.check import Trust, names_of
 from understudy.files import StoreError
 from understudy.files.kinds import check_drawing
@@ -203,7 +204,14 @@ class Amortised(eqx.Module):
 
     @with_own_settings
     def sample(
-        self, key: Key | int, data: Any, n: int = 1000, *args: Any, finish: bool = True, **kwargs: Any
+        self,
+        key: Key | int,
+        data: Any,
+        n: int = 1000,
+        *args: Any,
+        finish: bool = True,
+        devices: Devices = None,
+        **kwargs: Any,
     ) -> Samples:
         """Draw for many data sets at once; the draws of doubtful ones are repaired.
 
@@ -214,6 +222,8 @@ class Amortised(eqx.Module):
             n: draws for each.
             args: arguments of the model where they differ, data sets along their first axis or a list.
             finish: False gives the student's own draws, whatever their weights.
+            devices: to which blocks of data sets go in turn: how many, a list of ``jax.devices()``, or a
+                mesh with one axis; None draws on one. The draws are the same on any number.
             kwargs: the same, by name.
         """
         key, n = random_key(key), whole("n", n, most=LARGEST_COUNT)
@@ -221,7 +231,8 @@ class Amortised(eqx.Module):
         sets = self._data_sets(data, args, kwargs)
         known = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
         draw = finishing.finish if finish else finishing.unfinished
-        done = draw(key, self.student, self._target(), known, n)
+        with drawing_on(devices):
+            done = draw(key, self.student, self._target(), known, n)
         novel = self.novelty(self.student, known) > 1
         draws = _named_sites(self.simulator.target, done.z, known)
         return Samples(

@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 from understudy import checks
 from understudy.checks import LARGEST_COUNT, LARGEST_SEED, instance, one_positive, whole
 from understudy.core import IngredientError, Target
-from understudy.devices import Devices, mesh_of, spans_hosts
+from understudy.devices import Devices, agreed, is_first, mesh_of
 from understudy.fitting import region
 from understudy.fitting.budget import Budget, Gradients
 from understudy.fitting.chains import Chains
@@ -78,7 +78,7 @@ def fit(
             None shows the live line only.
         cache: keep compiled programs in the user's cache folder, unless JAX was given another.
         devices: over which the chains are spread: how many, a list of ``jax.devices()``, or a mesh with
-            one axis; None runs on one.
+            one axis; None takes all cores of a CPU where a block of gradients takes long enough.
         folder: where every finished stage is kept, so that a fit that was cut off can go on; of several
             seeds, each in a folder of its own inside.
         resume: begin with the newest stage kept in ``folder``.
@@ -103,17 +103,14 @@ def fit(
         one = partial(fit, target, budget=budget, flows=flows, verbose=verbose, cache=cache)
         one = partial(one, resume=resume, devices=devices)
         return _best_of(one, range(seed, seed + seeds), folder)
-    spent, mesh = Budget.of(budget, _SECONDS), mesh_of(devices)
-    if spans_hosts(mesh):
-        raise IngredientError(
-            "fit keeps its chains in one process, and some of these devices are of others; give it "
-            "jax.local_devices()."
-        )
+    mesh = mesh_of(devices)
+    first = is_first(mesh)
     with (
         own_settings(),
-        Kept(folder, resume, target, seed) as kept,
-        Progress(1.0, verbose, "compiling") as line,
+        Kept(folder, resume, target, seed, first) as kept,
+        Progress(1.0, verbose if first else False, "compiling") as line,
     ):
+        spent = Budget.of(budget, _SECONDS, partial(agreed, mesh=mesh))
         return _Fitting(target, spent, seed, flows, line, kept, mesh).run()
 
 
@@ -180,9 +177,10 @@ class _Fitting:
 
     def search(self) -> None:
         """Find the mass, then the student."""
-        self.evaluate = Evaluations(self.target, self.mesh)
+        self.evaluate = Evaluations(self.target, self.mesh, split=self.mesh is None)
         self.budget.count = lambda: self.evaluate.count
-        self.note("compile", "the log density and its gradient", compiling=True)
+        what = f"the log density and its gradient, {self.evaluate.place}"
+        self.note("compile", what, compiling=True)
         self.chains = Chains(self.evaluate, self.seed)
         self.line.figures = self.figures
         self.begin()

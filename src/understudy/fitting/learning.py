@@ -18,10 +18,10 @@ import paramax
 from jaxtyping import Array, Float, Scalar
 from scipy.special import logsumexp
 
+from understudy.backend import backend
 from understudy.coordinates import Coordinates, match_knots, rank_of
 from understudy.core import Condition, Target
 from understudy.feedbacks import InclusiveKL
-from understudy.fitting.evaluations import KEYS
 from understudy.students.couplings import CouplingFlow
 from understudy.students.placed import Placed
 from understudy.surroundings import own_settings
@@ -39,8 +39,6 @@ _WIDE = 2.5
 COPULA = "Gaussian copula"
 FLOWS = STRAIGHT, _, WHITE = "flow on scaled axes", "flow along the axes", "flow on white draws"
 _DECAY = 1e-2
-# The updates run for seconds only, so the compiler should not spend as long on making them faster.
-_QUICK = {"xla_backend_optimization_level": 1}
 
 
 class _Standard(Target):
@@ -178,9 +176,9 @@ class Learning:
 
     def _make(self, *shape: int) -> None:
         try:
-            with own_settings(), jax.default_prng_impl(KEYS):
+            with own_settings(), jax.default_prng_impl(backend().keys):
                 training = _training(*shape)
-                training.compile(_QUICK)
+                training.compile(backend().quick)
                 flow = training.state.student
                 _carry(flow, np.zeros((_DRAWN, flow.dim), np.float32))
                 _carry_back(flow, np.zeros((_DRAWN, flow.dim), np.float32))
@@ -258,7 +256,7 @@ class Pupil:
         best = float(log_probs(self.best, held).mean())
         where = lambda s: (s.student, s.teacher.draws)  # noqa: E731
         state = eqx.tree_at(where, self.state, (self.best, jnp.asarray(rows, jnp.float32)))
-        with own_settings(), jax.default_prng_impl(KEYS):
+        with own_settings(), jax.default_prng_impl(backend().keys):
             for done in range(0, updates, _CHUNK):
                 now = last + (rate - last) * 0.5 * (1 + math.cos(math.pi * done / updates))
                 state, _ = self.training.advance(_paced(state, now), _CHUNK)
