@@ -22,6 +22,7 @@ from jaxtyping import PyTree
 
 from understudy.checks import shown, whole
 from understudy.core import IngredientError
+from understudy.surroundings import cores
 
 AXIS = "devices"
 # Seconds after which a process that is not heard of counts as dead.
@@ -39,11 +40,6 @@ def _see_cores() -> None:
         return
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", cores())
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _see_cores()
