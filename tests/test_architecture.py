@@ -28,7 +28,7 @@ ALLOWED = {
     "display": set(),
     "progress": set(),
     "checks": {"core"},
-    "devices": {"core", "checks"},
+    "devices": {"core", "checks", "backend"},
     "jobs": {"core", "checks"},
     "numerics": {"core", "checks", "devices", "programs"},
     "coordinates": {"core", "checks", "numerics"},

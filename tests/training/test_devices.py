@@ -192,7 +192,9 @@ def test_large_updates_take_the_cores_of_a_cpu_by_themselves():
 
 
 def test_cores_are_seen_as_devices_unless_jax_was_told_how_many():
-    seen = "import understudy.devices as d, jax; print(len(jax.devices()), d.cores())"
+    seen = (
+        "import understudy.devices, understudy.backend as b, jax; print(len(jax.devices()), b.cores())"
+    )
     found = ran_with(seen).stdout.split()
     assert found[0] == found[1]
     assert ran_with(seen, JAX_NUM_CPU_DEVICES="3").stdout.split()[0] == "3"
