@@ -23,6 +23,7 @@ class Backend(NamedTuple):
         keys: the generator inside ``fit``, whose keys never leave it.
         convolutions: "products" writes convolutions as matrix products, "own" leaves them to XLA.
         double: whether log densities are computed in double precision.
+        parts: whether its devices are parts of one machine that programs may take without being told.
     """
 
     quick: Options
@@ -30,6 +31,7 @@ class Backend(NamedTuple):
     keys: str
     convolutions: Literal["products", "own"]
     double: bool
+    parts: bool
 
 
 # On a CPU convolutions are slow, above all inside loops, and matrix products are not. Parts of the host
@@ -41,8 +43,9 @@ _CPU = Backend(
     keys="unsafe_rbg",
     convolutions="products",
     double=True,
+    parts=True,
 )
-_GPU = Backend(quick=None, split=None, keys="unsafe_rbg", convolutions="own", double=True)
+_GPU = Backend(None, None, keys="unsafe_rbg", convolutions="own", double=True, parts=False)
 # A TPU has no numbers of 64 bits of its own.
 _TPU = _GPU._replace(double=False)
 

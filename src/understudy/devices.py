@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
-from understudy.backend import see_cores
+from understudy.backend import backend, see_cores
 from understudy.checks import shown, whole
 from understudy.core import IngredientError
 
@@ -60,7 +60,7 @@ def mesh_of(devices: Devices) -> Mesh | None:
 
 def mesh_of_cores(rows: int) -> Mesh | None:
     """The cores of a CPU as devices, where there are several that can share so many rows."""
-    if jax.default_backend() != "cpu" or jax.config.jax_default_device is not None:
+    if not backend().parts or jax.config.jax_default_device is not None:
         return None
     there = jax.local_devices()
     return _mesh(there) if len(there) > 1 and rows % len(there) == 0 else None
