@@ -109,6 +109,7 @@ from understudy.students import SplineFlow
 from understudy.amortising.learning import Learning, simulate
 from understudy.amortising.amortise import _begin
 from understudy.amortising import finishing
+from numpyro import distributions as dist
 from understudy.devices import drawing_on
 
 target = understudy.LogDensity(lambda z: -0.5 * jnp.sum(z**2 * jnp.arange(1, 4)), 3)
@@ -122,9 +123,9 @@ for slow in (False, True):
 assert (one.place, three.place) == ("on one device", "on 3 devices")
 
 simulator = understudy.amortising.PriorSimulator(
-    lambda key: {"m": jax.random.normal(key, (2,))},
-    lambda key, p: p["m"] + jax.random.normal(key, (2,)),
-    lambda p, y: -0.5 * jnp.sum((y - p["m"]) ** 2),
+    {"m": dist.Normal(0, 1).expand([2]).to_event(1)},
+    lambda key, m: m + jax.random.normal(key, (2,)),
+    lambda y, m: -0.5 * jnp.sum((y - m) ** 2),
 )
 seen = simulate(jax.random.key(0), simulator, 300)
 small = lambda key, dim, summary: SplineFlow(key, dim, summary, layers=2, width=8, bins=4)
