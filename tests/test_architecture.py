@@ -22,7 +22,7 @@ VERBS = {"methods", "fitting", "amortising", "posterior", "evaluation", "report"
 LIBRARY = TRAINING | INGREDIENTS | VERBS | {"jobs"}
 ALLOWED = {
     "core": set(),
-    "surroundings": set(),
+    "surroundings": {"core"},
     "backend": set(),
     "programs": set(),
     "display": set(),
@@ -37,7 +37,7 @@ ALLOWED = {
     "files": {"core", "checks"},
     **dict.fromkeys(INGREDIENTS, BASE),
     "evaluation": BASE | {"teachers"},
-    "training": TRAINING,
+    "training": TRAINING | {"report"},
     "data": {"core", "checks", "files"},
     "report": BASE | {"files"},
     "methods": TRAINING | INGREDIENTS,

@@ -46,10 +46,13 @@ def mesh_of(devices: Devices) -> Mesh | None:
             )
         return devices if devices is None else _mesh(list(devices.devices.flat))
     if isinstance(devices, Sequence) and not isinstance(devices, str):
-        if not devices or not all(isinstance(one, jax.Device) for one in devices):
-            raise IngredientError(f"devices is a list of jax.devices(); {shown(devices)} came.")
+        real = all(isinstance(one, jax.Device) for one in devices)
+        if not devices or not real or len(set(devices)) < len(devices):
+            raise IngredientError(
+                f"devices is a list of some of jax.devices(), each once; {shown(devices)} came."
+            )
         return _mesh(list(devices))
-    wanted, there = whole("devices", devices), jax.devices()
+    wanted, there = whole("devices, if no mesh and no list of jax.devices(),", devices), jax.devices()
     if wanted > len(there):
         raise IngredientError(
             f"{wanted} devices are asked for and JAX sees {len(there)}; on a CPU, begin with "

@@ -22,7 +22,8 @@ from understudy.amortising.learning import Informed, Learning, Simulated, simula
 from understudy.amortising.novelty import fit_novelty
 from understudy.amortising.observations import fit_reading
 from understudy.amortising.simulators import Simulator
-from understudy.checks import LARGEST_SEED, calling, flag, function, one_positive, shown, whole
+from understudy.checks import calling, flag, function, one_positive, shown
+from understudy.checks import seed as checked_seed
 from understudy.coordinates import fit_coordinates
 from understudy.core import ExplicitStudent, IngredientError, Key
 from understudy.devices import Devices, is_first, mesh_of
@@ -93,7 +94,7 @@ def amortise(
     Returns:
         A function of data: ``inference(y)`` is a :class:`~understudy.Posterior`.
     """
-    whole("seed", seed, least=0, most=LARGEST_SEED)
+    seed = checked_seed("seed", seed)
     seconds = None if budget is None else one_positive("budget", budget)
     for name, given in {"missing": missing, "cache": cache, "resume": resume}.items():
         flag(name, given)

@@ -224,6 +224,7 @@ class Learning:
         rows = slice(0, HELD_OUT)
         self.held = (held.z[rows], jax.tree.map(lambda leaf: leaf[rows], held.data))
         self.curve: list[tuple[float, int, float]] = []
+        self.until = 0.0  # when the round ends, by the clock that counts seconds
         self.seconds, self.lost = 0.0, 0.0
 
     @property
@@ -279,8 +280,12 @@ class Learning:
         return agreed(value, self.training.mesh)
 
     def figures(self) -> dict[str, str]:
-        """What a live line shows of it."""
-        return {"held-out log density": f"{self.curve[-1][2]:.2f}"} if self.curve else {}
+        """What a live line shows: pairs learnt from, the held-out log density, time left of a round."""
+        shown = {"simulations": f"{self.simulations:,}"} if self.updates else {}
+        if self.curve:
+            shown["held-out log density"] = f"{self.curve[-1][2]:.2f}"
+        left = max(self.until - time.perf_counter(), 0)
+        return shown | ({"time": f"{left // 60:.0f}:{left % 60:02.0f} left"} if left else {})
 
     def look(self, seconds: float) -> float:
         """Measure the student on the held-out pairs, and keep the figure."""
@@ -304,6 +309,7 @@ class _Clock:
         self.learning, self.seconds, self.rate, self.line = learning, seconds, rate, line
         self.state, self.begun = learning.state, time.perf_counter() - spent
         self.looked, self.keep = spent / seconds, keep
+        learning.until = self.begun + seconds
 
     @property
     def spent(self) -> float:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from understudy.checks import whole
+
 
 class Gradients(int):
-    """A budget counted in gradient evaluations: ``budget=Gradients(500_000)``.
+    """A budget counted in gradient evaluations: ``budget=Gradients(500_000)``, or ``Gradients(5e5)``.
 
     Examples:
         >>> import understudy
@@ -16,6 +18,11 @@ class Gradients(int):
         >>> int(budget)
         500000
     """
+
+    def __new__(cls, count: int | float) -> "Gradients":
+        """So many gradients, a whole number."""
+        exact = isinstance(count, float) and count.is_integer()
+        return super().__new__(cls, whole("Gradients, a budget,", int(count) if exact else count))
 
 
 class Budget:

@@ -117,15 +117,15 @@ class Evaluations:
         return np.float64 if self.double else np.float32
 
     def _program(self, coordinates: Coordinates) -> Any:
-        bent = coordinates.walls is not None
-        if bent not in self._compiled:
+        kind = jax.tree.structure(coordinates)
+        if kind not in self._compiled:
             rows = jax.ShapeDtypeStruct((self._rows, self.dim), self._dtype)
             with self._settings():
                 given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
                 run, options = self._split()
                 lowered = run.lower(self._arrays, given, rows)
-                self._compiled[bent] = lowered.compile(options)
-        return self._compiled[bent]
+                self._compiled[kind] = lowered.compile(options)
+        return self._compiled[kind]
 
     def _split(self) -> tuple[Any, Options]:
         """The program, every device with its own rows, and how it is compiled."""

@@ -13,6 +13,7 @@ from flowjax.bijections import AbstractBijection, Chain, Scan
 from flowjax.distributions import AbstractDistribution, StandardNormal, Transformed
 from jaxtyping import Array, ArrayLike, Float, UInt32
 
+from understudy.checks import drawn
 from understudy.core import Condition, Key, Named, Student, Target
 from understudy.data.files import cache_folder
 from understudy.numerics import in_blocks
@@ -116,13 +117,13 @@ def chunk_of(student: Student) -> int:
 def flat(student: Student, target: Any, words: Words) -> dict[str, Float[Array, "n d"]]:
     """A chunk of flat draws; four words make the key."""
     del target
-    return {"z": _for_drawing(student).sample(_key(words), None, chunk_of(student))}
+    return {"z": drawn(_for_drawing(student), _key(words), None, chunk_of(student))}
 
 
 @jit_of_few
 def named(student: Student, target: Any, words: Words) -> dict[str, Array]:
     """A chunk of draws of the named sites (of ``z`` where the target has no names)."""
-    z = _for_drawing(student).sample(_key(words), None, chunk_of(student))
+    z = drawn(_for_drawing(student), _key(words), None, chunk_of(student))
     return jax.vmap(partial(constrained, target))(z)
 
 

@@ -29,7 +29,10 @@ from understudy.devices import (
     platform,
     with_others,
 )
-from understudy.display import table_of_draws
+from understudy.display import entries, table_of_draws, varying
+from understudy.report.draws import marginals
+from understudy.report.figures import Picture, training_curves
+from understudy.surroundings import enough_memory
 from understudy.training import border
 from understudy.training.recording import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
 from understudy.training.summary import explained
@@ -90,6 +93,16 @@ class Trained(eqx.Module):
         """
         draws = np.asarray(self.sample(key, whole("n", n, least=2), x), float)
         return table_of_draws({"z": np.moveaxis(draws, -2, 0)})
+
+    def plot_training(self) -> Picture:
+        """Loss, acceptance, move and lost chains over the updates."""
+        rows = range(len(self.history["step"]))
+        return training_curves([{name: v[i] for name, v in self.history.items()} for i in rows])
+
+    def plot_marginals(self, key: Key | int = 0, n: int = 4096, x: Condition = None) -> Picture:
+        """A histogram of every coordinate of the student's draws; arguments as for :meth:`summary`."""
+        draws = np.asarray(self.sample(key, whole("n", n, least=2), x), float)
+        return marginals(varying(entries({"z": np.moveaxis(draws, -2, 0)})))
 
     def __str__(self) -> str:
         return str(explained(self))
@@ -195,8 +208,9 @@ def train(
         (5, 2)
     """
     border.check_run(updates, chunk, folder, checkpoint_seconds, callbacks)
-    mesh = mesh_of(devices)
-    with contextlib.closing(ProgressBar(updates, progress if is_first(mesh) else False)) as bar:
+    updates, chunk, mesh = int(updates), int(chunk), mesh_of(devices)
+    bar = ProgressBar(updates, progress if is_first(mesh) else False)
+    with enough_memory(), contextlib.closing(bar):
         learner = Learner(
             feedback,
             particles=particles,
@@ -214,7 +228,7 @@ def train(
         parts = learner, target, student, teacher, data, batch_size
         alone = devices is None
         training = Training(*parts, seed=seed, repeats=repeats, devices=mesh, split=alone)
-        recorder = Recorder(folder, checkpoint_seconds, seed, is_first(mesh))
+        recorder = Recorder(folder, checkpoint_seconds, int(seed), is_first(mesh))
         with recorder.locked():
             state = recorder.start((learner, training.conditions), training.state, resume)
             bar.go_on_from(_step(state))
@@ -257,6 +271,7 @@ class Training:
         split: bool = False,
     ):
         border.check_ingredients(target, teacher, seed, repeats)
+        seed, repeats = int(seed), None if repeats is None else int(repeats)
         self.learner = learner
         self.conditions = conditions_of(data, batch_size)
         self.stream = data if isinstance(data, Stream) else None

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from understudy.checks import drawn
 from understudy.core import Condition, IngredientError, Key, Student, Target, Teacher, numbered
 from understudy.devices import in_turn
 from understudy.numerics import (
@@ -62,7 +63,7 @@ class Moved(NamedTuple):
 @jit_of_few
 def propose(key: Key, student: Student, x: Condition, n: int) -> Float[Array, "n d"]:
     """Draws of the student."""
-    return student.sample(key, x, n)
+    return drawn(student, key, x, n)
 
 
 @jit_of_few
