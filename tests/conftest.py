@@ -11,8 +11,7 @@ from pathlib import Path
 # Flags that are set already come last, and win.
 os.environ["XLA_FLAGS"] = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_use_fusion_emitters=false "  # a third of all compiling
-    + os.environ.get("XLA_FLAGS", "")
+    "--xla_cpu_use_fusion_emitters=false " + os.environ.get("XLA_FLAGS", "")  # a third of all compiling
 )
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
