@@ -40,8 +40,9 @@ result.check(0, draws=256)
 # Coordinates of NumPy's, in 64 bits, as a fit has them.
 placed = Posterior(target, Placed(plain_coordinates(np.full(1, 1.2), np.full(1, 0.3))))
 placed.save(sys.argv[2] + "/placed")
-back = understudy.load(sys.argv[2] + "/placed").sample(0, 5)["slope"]
-np.testing.assert_allclose(back, placed.sample(0, 5)["slope"], rtol=1e-5)
+there = placed.sample(0, 5)["slope"]
+loaded = understudy.load(sys.argv[2] + "/placed")
+np.testing.assert_allclose(loaded.sample(0, 5)["slope"], there, rtol=1e-5)
 result.save(sys.argv[2] + "/p")
 result.export(sys.argv[2] + "/e")
 wanted = result.sample(0, 5)["slope"]

@@ -20,6 +20,7 @@ from numpyro.primitives import Messenger
 
 from understudy.checks import shown, shown_text
 from understudy.core import Condition, IngredientError, Key, Site, Target
+from understudy.programs import jit_of_few
 from understudy.surroundings import own_settings, with_own_settings
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -297,7 +298,7 @@ def _join(data: PyTree, rest: Any) -> Arguments:
 
 
 # A nested jit is traced once, however often a teacher evaluates the density.
-@eqx.filter_jit
+@jit_of_few
 def _log_density(model: Callable, rest: Any, data: PyTree, latents: dict[str, Array]) -> Array:
     args, kwargs = _join(data, rest)
     return jnp.asarray(-numpyro_util.potential_energy(model, args, kwargs, latents))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +11,7 @@ from understudy.checks import calling, drawn, function
 from understudy.core import Condition, IngredientError, Key, Student
 from understudy.evaluation.trust.findings import Effects, Finding
 from understudy.evaluation.trust.gap import legendre
+from understudy.programs import jit_of_few
 
 _TOLERANCE = 0.1
 _BINS = 20
@@ -100,7 +100,7 @@ _SAID = (
 )
 
 
-@eqx.filter_jit
+@jit_of_few
 def _ranks(
     key: Key, simulate: Simulate, student: Student, simulations: int, draws: int
 ) -> Int[Array, "m d"]:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from understudy.backend import backend
 from understudy.checks import (
     LARGEST_COUNT,
     instance,
@@ -166,7 +167,7 @@ def _five_keys(key: Key) -> list[Key]:
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and "rbg" in str(jax.random.key_impl(key)):
         return list(jax.random.split(key, 5))
     words = np.asarray(jax.random.bits(key, (5, 4), jnp.uint32))
-    return [jax.random.wrap_key_data(row, impl="unsafe_rbg") for row in words]
+    return [jax.random.wrap_key_data(row, impl=backend().keys) for row in words]
 
 
 def _numbered(key: Key, students: Sequence[Student]) -> list[tuple[Key, Student]]:

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +19,7 @@ from understudy.numerics import (
     row_blocks,
     whitening,
 )
+from understudy.programs import jit_of_few
 from understudy.teachers import Rescaled, hmc
 from understudy.teachers.turns import Turn, turn
 
@@ -60,13 +60,13 @@ class Moved(NamedTuple):
     teacher: Teacher
 
 
-@eqx.filter_jit
+@jit_of_few
 def propose(key: Key, student: Student, x: Condition, n: int) -> Float[Array, "n d"]:
     """Draws of the student."""
     return drawn(student, key, x, n)
 
 
-@eqx.filter_jit
+@jit_of_few
 def improve(
     key: Key,
     number: Int[Array | np.ndarray, ""],
