@@ -53,9 +53,8 @@ def simulator(task: str) -> PriorSimulator:
     return {name: globals()[f"_{name}"] for name in TASKS}[task]()
 
 
-def parameters(task: str, draws: dict[str, np.ndarray]) -> np.ndarray:
+def parameters(draws: dict[str, np.ndarray]) -> np.ndarray:
     """Draws as columns in the order of the reference."""
-    del task
     columns = [np.asarray(value) for value in draws.values()]
     columns = [value[..., None] if value.ndim < 3 else value for value in columns]
     return np.concatenate(columns, -1)

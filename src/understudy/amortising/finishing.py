@@ -160,7 +160,7 @@ class Chained(NamedTuple):
     """Where chains ended for every data set.
 
     Attributes:
-        z: their last states, thinned.
+        z: their last states.
         r_hat: nested R-hat, the largest of all coordinates.
         acceptance: of Hamiltonian moves.
     """
@@ -172,22 +172,30 @@ class Chained(NamedTuple):
 
 @eqx.filter_jit
 def run_chains(
-    key: Key, student: ExplicitStudent, target: Target, data: DataSet, starts: Float[Array, "s g d"]
+    key: Key,
+    student: ExplicitStudent,
+    target: Target,
+    data: DataSet,
+    starts: Float[Array, "s g d"],
+    kept: int,
 ) -> Chained:
     """Short Hamiltonian chains with offers of the student in between, side by side for all data sets.
 
-    ``starts`` are the places where groups of chains begin; nested R-hat compares the groups.
+    ``starts`` are the places where groups of chains begin; nested R-hat compares the groups. The last
+    ``kept`` states of every chain are given.
     """
 
     def one(both):
         key, x, start = both
-        return _chains(key, student, target, x, start)
+        return _chains(key, student, target, x, start, kept)
 
     keys = jax.random.split(key, starts.shape[0])
     return Chained(*jax.lax.map(one, (keys, data, starts)))
 
 
-def _chains(key: Key, student: ExplicitStudent, target: Target, x: DataSet, start: Array) -> tuple:
+def _chains(
+    key: Key, student: ExplicitStudent, target: Target, x: DataSet, start: Array, kept: int
+) -> tuple:
     d = start.shape[1]
     z = jnp.repeat(start[:_GROUPS], _CHAINS // _GROUPS, 0)
     offers, proposal = IndependenceMetropolis(_OFFERED), bind(student, x)
@@ -208,14 +216,13 @@ def _chains(key: Key, student: ExplicitStudent, target: Target, x: DataSet, star
 
     settings: dict[str, Any] = {"target_acceptance": 0.8, "rate": 0.2, "jitter": 0.5}
     inner = hmc(0.5 / d**0.25, _STEPS, largest_step=1.2, **settings)
-    keys = jax.random.split(key, 2 * _WARM + _KEPT)
+    keys = jax.random.split(key, 2 * _WARM + kept)
     carry = (z, inner, *spread(start))
     carry, _ = jax.lax.scan(step, carry, keys[:_WARM])
     carry = (carry[0], carry[1], *spread(carry[0]))
     carry, _ = jax.lax.scan(step, carry, keys[_WARM : 2 * _WARM])
     _, (trace, rates) = jax.lax.scan(step, carry, keys[2 * _WARM :])
-    kept = trace[:: max(1, _KEPT // 4)].reshape(-1, d)
-    return kept, nested_r_hat(trace, _GROUPS), rates.mean()
+    return trace.reshape(-1, d), nested_r_hat(trace, _GROUPS), rates.mean()
 
 
 def nested_r_hat(trace: Float[Array, "t m d"], groups: int) -> Scalar:
@@ -315,14 +322,16 @@ def _by_chains(
     if not len(rows):
         return done
 
+    # As many states as there are draws: the same one several times over would be worth one.
+    kept = max(_KEPT, -(-n // _CHAINS))
+
     def ran(key, data):
         weighed = weigh(key, student, target, data, _PICKED_FROM)
-        return run_chains(key, student, target, data, resample(key, weighed, _STARTS))
+        return run_chains(key, student, target, data, resample(key, weighed, _STARTS), kept)
 
     ends, done.r_hat[rows], _ = in_blocks(ran, key, data, rows, blocks=(1,))
-    places = np.resize(np.arange(ends.shape[1]), max(n, ends.shape[1]))
-    done.z[rows] = ends[:, np.random.default_rng(0).permutation(places)[:n]]
-    moves = len(rows) * _CHAINS * (2 * _WARM + _KEPT)
+    done.z[rows] = ends[:, np.random.default_rng(0).permutation(ends.shape[1])[:n]]
+    moves = len(rows) * _CHAINS * (2 * _WARM + kept)
     spent = moves * (_OFFERED + 1) + len(rows) * _PICKED_FROM
     return done._replace(likelihoods=done.likelihoods + spent, gradients=done.gradients + moves * _STEPS)
 
