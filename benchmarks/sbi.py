@@ -145,10 +145,9 @@ def c2st(draws: np.ndarray, known: np.ndarray, seed: int) -> float:
     size = len(rows) // _FOLDS
     tests = np.arange(_FOLDS * size).reshape(_FOLDS, size)
     rest = np.stack([np.setdiff1d(tests, test) for test in tests])
-    keys = jax.vmap(jax.random.key)(jnp.arange(seed, seed + _FOLDS))
-    weights = _fit(keys, rows[rest], labels[rest])
-    logits = jax.vmap(_logits)(weights, rows[tests])
-    return float(((logits > 0) == (labels[tests] > 0.5)).mean())
+    weights = _fit(jax.random.key(seed), rows[rest], labels[rest])
+    right = (jax.vmap(_logits)(weights, rows[tests]) > 0) == (labels[tests] > 0.5)
+    return float(right.mean())
 
 
 def _logits(weights: list, rows: Any) -> Any:
@@ -158,14 +157,16 @@ def _logits(weights: list, rows: Any) -> Any:
 
 
 @jax.jit
-@jax.vmap
 def _fit(key: Any, rows: Any, labels: Any) -> list:
-    """The classifiers of all folds, side by side."""
-    n, d = rows.shape
+    """The classifiers of all folds, side by side; one that has ended waits for the others."""
+    folds, n, d = rows.shape
     sizes = [d, 10 * d, 10 * d, 1]
     keys = jax.random.split(key, 3)
     weights = [
-        (np.sqrt(6 / (i + o)) * jax.random.uniform(k, (i, o), minval=-1, maxval=1), jnp.zeros(o))
+        (
+            np.sqrt(6 / (i + o)) * jax.random.uniform(k, (folds, i, o), minval=-1, maxval=1),
+            jnp.zeros((folds, o)),
+        )
         for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True)
     ]
     optimiser = optax.adam(1e-3)
@@ -177,25 +178,34 @@ def _fit(key: Any, rows: Any, labels: Any) -> list:
         cross = (jax.nn.softplus(logits) - labels * logits).mean()
         return cross + 0.5 * _DECAY * penalty / len(rows)
 
-    def step(carry, picks):
+    def step(carry, batch):
         weights, memory = carry
-        value, slope = jax.value_and_grad(loss)(weights, rows[picks], labels[picks])
-        updates, memory = optimiser.update(slope, memory)
-        return (optax.apply_updates(weights, updates), memory), value
+        values, slopes = jax.vmap(jax.value_and_grad(loss))(weights, *batch)
+        updates, memory = optimiser.update(slopes, memory)
+        return (optax.apply_updates(weights, updates), memory), values
 
     def epoch(carry):
-        weights, memory, best, stale, count = carry
-        order = jax.random.permutation(jax.random.fold_in(key, count), n)[: batches * _BATCH]
-        (weights, memory), losses = jax.lax.scan(step, (weights, memory), order.reshape(batches, _BATCH))
-        mean = losses.mean()
-        stale = jnp.where(mean > best - _TOLERANCE, stale + 1, 0)
-        return weights, memory, jnp.minimum(best, mean), stale, count + 1
+        learnt, best, stale, count = carry
+        # One order for all folds, whose rows differ: sorting would take most of the time.
+        order = jnp.argsort(jax.random.bits(jax.random.fold_in(key, count), (n,)))
+        picks = order[: batches * _BATCH].reshape(batches, _BATCH)
+        taken = tuple(jnp.moveaxis(part[:, picks], 1, 0) for part in (rows, labels))
+        new, losses = jax.lax.scan(step, learnt, taken)
+        going, mean = stale <= _PATIENCE, losses.mean(0)
+
+        def chosen(new, old):
+            if new.ndim == 0:
+                return new
+            return jnp.where(going.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+        stale = jnp.where(mean > best - _TOLERANCE, stale + going, jnp.where(going, 0, stale))
+        return jax.tree.map(chosen, new, learnt), jnp.minimum(best, mean), stale, count + 1
 
     def going(carry):
-        return (carry[3] <= _PATIENCE) & (carry[4] < _MOST_EPOCHS)
+        return (carry[2] <= _PATIENCE).any() & (carry[3] < _MOST_EPOCHS)
 
-    start = (weights, optimiser.init(weights), jnp.inf, jnp.array(0), jnp.array(0))
-    return jax.lax.while_loop(going, epoch, start)[0]
+    start = (weights, optimiser.init(weights)), jnp.full(folds, jnp.inf), jnp.zeros(folds, int), 0
+    return jax.lax.while_loop(going, epoch, start)[0][0]
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:

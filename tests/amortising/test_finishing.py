@@ -30,16 +30,23 @@ def errors(done):
 
 
 @pytest.mark.parametrize(
-    ("fault", "route"), [({}, 0), ({"shift": 0.5, "width": 1.3}, 1), ({"shift": 6.0, "width": 0.3}, 2)]
+    ("fault", "route", "moved"),
+    [
+        ({}, 0, False),
+        ({"shift": 0.5, "width": 1.3}, 1, False),
+        ({"width": 60.0}, 1, True),
+        ({"shift": 6.0, "width": 0.3}, 2, True),
+    ],
 )
-def test_draws_are_right_whatever_the_student(fault, route):
+def test_draws_are_right_whatever_the_student(fault, route, moved):
     done = finished(Exact(**fault))
     assert (done.route == route).all(), done
     assert done.trusted.all()
     off, wide = errors(done)
     assert off < 0.15
     assert wide < 0.12
-    assert (done.gradients > 0) == (route == 2)
+    assert (done.gradients > 0) == moved
+    assert all(len(np.unique(z)) > 1500 for z in done.z)
 
 
 def test_a_large_data_set_is_weighed_in_parts_and_the_weights_are_the_same(monkeypatch):
