@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+# In place of this file's own folder, whose sbi.py would stand before the library of that name.
+sys.path[0] = str(Path(__file__).parents[1])
 
 from benchmarks.sbi import DRAWS, ROWS, judge, keep, named, summary
 from benchmarks.sbi_tasks import TASKS, folder, parameters, reference, simulator
@@ -74,11 +75,12 @@ def neural_posterior(task: Any, settings: Settings) -> Learnt:
         torch.as_tensor(np.array(part), dtype=torch.float32) for part in (pairs.z, _flat(pairs.data))
     )
     trainer.append_simulations(z, x)
+    # Its limit is the number of the last epoch, counted from zero: these are two.
     begun = time.perf_counter()
-    # Its limit is the number of the last epoch, counted from zero.
-    trainer.train(max_num_epochs=0)
-    more = int((ends - time.perf_counter()) / (time.perf_counter() - begun))
-    estimator = trainer.train(max_num_epochs=max(more, 1), resume_training=True)
+    trainer.train(max_num_epochs=1)
+    each = (time.perf_counter() - begun) / 2
+    more = max(1, int((ends - time.perf_counter()) / each))
+    estimator = trainer.train(max_num_epochs=1 + more, resume_training=True)
 
     def draw(seen: np.ndarray) -> np.ndarray:
         with torch.no_grad():
