@@ -112,7 +112,7 @@ def draw(task: str, inference: Any, settings: Settings) -> Iterator[tuple[dict[s
             row |= {"pareto_k": float(drawn.pareto_k[0]), "share": float(drawn.share[0])}
             row |= {"r_hat": float(drawn.r_hat[0]), "trusted": bool(drawn.trusted[0])}
             row |= provenance(settings, settings.seed, time.perf_counter() - started)
-            yield row, parameters(drawn.draws)[0]
+            yield row, parameters(inference.simulator, drawn.draws)[0]
 
 
 def keep(place: Path, drawn: Iterator[tuple[dict[str, Any], np.ndarray]]) -> None:

@@ -51,9 +51,11 @@ def costs(results: Path) -> list[list[str]]:
     return lines
 
 
-def _by_task(results: Path) -> dict[str, list[Row]]:
+def _by_task(results: Path) -> dict[str, Sequence[Row]]:
     rows = files.read_rows(results / ROWS)
-    found = {task: [row for row in rows if row["task"] == task] for task in TASKS}
+    found: dict[str, Sequence[Row]] = {
+        task: [row for row in rows if row["task"] == task] for task in TASKS
+    }
     return {task: rows for task, rows in found.items() if rows}
 
 

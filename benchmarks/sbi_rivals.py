@@ -22,8 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-# In place of this file's own folder, whose sbi.py would stand before the library of that name.
-sys.path[0] = str(Path(__file__).parents[1])
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.sbi import DRAWS, ROWS, judge, keep, named, summary
 from benchmarks.sbi_tasks import TASKS, folder, parameters, reference, simulator
@@ -64,6 +63,9 @@ class Learnt(NamedTuple):
 def neural_posterior(task: Any, settings: Settings) -> Learnt:
     """Sbi's NPE with neural spline flows, for as many epochs as there is time, or until it stops."""
     import torch
+
+    # The folder of a script comes before libraries, and this one has an sbi.py of its own.
+    sys.path = [place for place in sys.path if Path(place) != Path(__file__).parent]
     from sbi.inference import NPE
 
     torch.manual_seed(settings.seed)
@@ -193,7 +195,8 @@ def draw(task: str, method: str, settings: Settings) -> Iterator[tuple[dict[str,
         row |= {"train_seconds": spent, "simulations": learnt.simulations}
         row |= {"likelihoods": 0, "gradients": 0}
         row |= provenance(settings, settings.seed, time.perf_counter() - started)
-        yield row, parameters({name: np.asarray(value)[None] for name, value in sites.items()})[0]
+        named_sites = {name: np.asarray(value)[None] for name, value in sites.items()}
+        yield row, parameters(model, named_sites)[0]
 
 
 def main(words: list[str]) -> None:
