@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import understudy
 from benchmarks.sbi_tasks import TASKS, folder, parameters, reference, simulator
-from experiments.rows import provenance
+from experiments.rows import commit, provenance
 from understudy import files
 from understudy.amortising import amortise
 from understudy.cli.main import guarded
@@ -66,10 +66,9 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
             continue
         place = out / "kept" / f"{task}-{settings.seed}"
         if "train" in steps:
-            _train(task, settings).save(place.with_suffix(".safetensors"))
+            _train(task, place, settings)
         if "draw" in steps:
-            inference = understudy.load(place.with_suffix(".safetensors"), target=simulator(task))
-            keep(place, draw(task, inference, settings))
+            keep(place, draw(task, place, settings))
         if "judge" in steps:
             for row in judge(task, place, settings.seed):
                 print(task, row["method"], row["observation"], round(row["c2st"], 3), flush=True)
@@ -87,15 +86,21 @@ def named(what: str, given: str | None, known: tuple[str, ...]) -> tuple[str, ..
     return names
 
 
-def _train(task: str, settings: Settings) -> Any:
+def _train(task: str, place: Path, settings: Settings) -> None:
+    """Keep a student, and what it was trained with."""
     budget = 60 * settings.minutes
     inference = amortise(simulator(task), budget=budget, seed=settings.seed, progress=False)
     print(task, inference, flush=True)
-    return inference
+    inference.save(place.with_suffix(".safetensors"))
+    told = {"minutes": settings.minutes, "commit": commit()}
+    place.with_suffix(".json").write_text(json.dumps(told))
 
 
-def draw(task: str, inference: Any, settings: Settings) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+def draw(task: str, place: Path, settings: Settings) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """A row without its judgement, and the draws, for every observation and method."""
+    inference = understudy.load(place.with_suffix(".safetensors"), target=simulator(task))
+    told = json.loads(place.with_suffix(".json").read_text())
+    settings = dataclasses.replace(settings, minutes=told["minutes"])
     known = reference(task)
     judged = sum(stage.evaluations for stage in inference.stages)
     for i in range(settings.observations):
@@ -112,6 +117,7 @@ def draw(task: str, inference: Any, settings: Settings) -> Iterator[tuple[dict[s
             row |= {"pareto_k": float(drawn.pareto_k[0]), "share": float(drawn.share[0])}
             row |= {"r_hat": float(drawn.r_hat[0]), "trusted": bool(drawn.trusted[0])}
             row |= provenance(settings, settings.seed, time.perf_counter() - started)
+            row["trained_at"] = told["commit"]
             yield row, parameters(inference.simulator, drawn.draws)[0]
 
 
