@@ -212,6 +212,26 @@ def trust_summary(results: Path) -> str:
     return table(("figure", "measured"), lines)
 
 
+def hardening_table(results: Path) -> str:
+    """What became of processes that were killed, and of files that were damaged."""
+    (row,) = files.read_rows(results / "hostile.jsonl")
+    refused = f"{row['refused']:,} refused, {row['legal']} legal (numbers alone were altered)"
+    worst = row["loaded"] + row["crashed"] + row["hung"] + row["traceback"]
+    memory = f"{row['largest_reader_kilobytes'] / 2**20:.2f} GiB"
+    lines = [
+        *(_kills_line(row) for row in files.read_rows(results / "kills.jsonl")),
+        (f"{row['files']:,} damaged and hostile files", refused),
+        ("let in with a wrong checksum, crashed, hung or ended in a traceback", str(worst)),
+        ("memory of the largest reader, with all it imports", memory),
+    ]
+    return table(("tried", "what came of it"), lines)
+
+
+def _kills_line(row: Row) -> tuple[str, str]:
+    came = f"{row['resumed']} went on, {row['whole']} left whole files, {row['litter']} left litter"
+    return f"{row['kills']} kills (`kill -9`) in `{row['name']}`", came
+
+
 def _shares(rows: Sequence[Row]) -> str:
     seeds = sum(row["seeds"] for row in rows)
     parts = [sum(row[name] for row in rows) for name in ("flagged", "warned")]
@@ -235,6 +255,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "figures": figures_table,
     "trust": trust_table,
     "trust_summary": trust_summary,
+    "hardening": hardening_table,
     "posteriors": lambda results: table(posteriors.EACH, posteriors.each(results)),
     "posteriors_families": lambda results: table(posteriors.FAMILIES, posteriors.families(results)),
     "posteriors_goals": lambda results: table(posteriors.GOALS, posteriors.goals(results)),

@@ -103,6 +103,9 @@ def test_a_training_explains_itself():
     assert len(repr(trained)) < 100
     assert "<table>" in trained._repr_html_()
     assert list(trained.summary().index) == ["z[0,0]", "z[0,1]", "z[1,0]", "z[1,1]"]
+    assert [axes.get_title() for axes in trained.plot_marginals().axes] == list(trained.summary().index)
+    titles = [axes.get_title(loc="left") for axes in trained.plot_training().axes]
+    assert titles[:2] == ["the student's loss", "acceptance of the teacher"]
 
 
 def test_lost_chains_come_first():

@@ -1,18 +1,20 @@
 """Open the built site and reports in a real browser: `python -m docs.tools.browse [more.html ...]`.
 
 Chromium is driven through a pipe, so nothing but the standard library is needed. Every page is opened on
-a narrow and on a wide screen, one of every kind in the dark too; what a page says to the console, asks
-for and does not get, or lets run over the edge is a fault. Screenshots are left in
+a narrow and on a wide screen, by day and in the dark; what a page says to the console, asks for and does
+not get, lets run over the edge or shows in the other colours is a fault. Screenshots are left in
 `build/screenshots` for people to look at.
 """
 
 import base64
 import contextlib
+import fcntl
 import functools
 import http.server
 import itertools
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -28,8 +30,21 @@ ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site"
 SHOTS = ROOT / "build" / "screenshots"
 WIDTHS = (400, 1400)
-# Pages that are looked at in the dark too; one of every kind.
-_DARK = ("index.html", "howto/right.html", "reference/students.html", "gallery/index.html")
+# Hands two ends of pipes over as 3 and 4, where the browser looks for them, and becomes the browser.
+_LAUNCH = """import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.dup2(int(sys.argv[2]), 4)
+os.execv(sys.argv[3], sys.argv[3:])"""
+# How light a page's background is, 0 to 255.
+_LIGHTNESS = """(() => {
+  const shown = [document.body, document.documentElement].map(e => getComputedStyle(e).backgroundColor);
+  const colour = shown.find(c => c !== "rgba(0, 0, 0, 0)") || "rgb(255, 255, 255)";
+  const numbers = colour.match(/[\\d.]+/g).map(Number);
+  return (numbers[0] + numbers[1] + numbers[2]) / 3 * (colour.startsWith("color(") ? 255 : 1);
+})()"""
+# Where the search's answers lead; they are in a tree of their own.
+_ANSWERS = """[...document.querySelectorAll("*")].filter(e => e.shadowRoot).flatMap(
+  e => [...e.shadowRoot.querySelectorAll("a[href]")].map(a => a.href))"""
 _SECONDS = 60.0
 
 
@@ -55,18 +70,17 @@ class Browser:
 
     def __init__(self, program: str):
         self._home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        read_there, self._write = os.pipe()
-        self._read, write_there = os.pipe()
+        (read_there, self._write), (self._read, write_there) = _high_pipe(), _high_pipe()
         options = (
             "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars "
-            "--disable-background-networking --no-first-run --disable-component-update"
+            "--disable-sync --disable-quic --disable-background-networking --no-first-run "
+            "--disable-component-update --remote-debugging-pipe about:blank"
         )
-        line = (
-            f"exec {program} {options} --user-data-dir={self._home.name} --remote-debugging-pipe "
-            f"about:blank 3<&{read_there} 4>&{write_there}"
-        )
+        home = f"--user-data-dir={self._home.name}"
+        ends = (read_there, write_there)
+        line = [sys.executable, "-c", _LAUNCH, *map(str, ends), program, home, *options.split()]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen(["sh", "-c", line], pass_fds=(read_there, write_there), **quiet)
+        self._process = subprocess.Popen(line, pass_fds=ends, **quiet)
         os.close(read_there)
         os.close(write_there)
         self._ids, self._rest = itertools.count(1), b""
@@ -90,7 +104,6 @@ class Browser:
 
     def look(self, url: str, width: int, dark: bool = False, height: int = 1400) -> Look:
         """Open a page on a screen and look at it."""
-        self._events.clear()
         self._ask(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -100,9 +113,12 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
+        self._ask("Page.navigate", url="about:blank")
+        self._pump(0.05)
         if url.startswith("http"):  # a page keeps the colours of its first visit
             origin = "/".join(url.split("/")[:3])
             self._ask("Storage.clearDataForOrigin", origin=origin, storageTypes="local_storage")
+        self._events.clear()
         self._ask("Page.navigate", url=url)
         self._wait_for("Page.loadEventFired")
         self._pump(0.3)
@@ -110,13 +126,24 @@ class Browser:
         over = self._value("document.documentElement.scrollWidth - window.innerWidth")
         if over > 1:
             faults.append(f"{over} pixels run over the edge")
+        if (self._value(_LIGHTNESS) < 128) != dark:
+            faults.append(f"it is not {'dark' if dark else 'light'}")
         picture = base64.b64decode(self._ask("Page.captureScreenshot", format="png")["data"])
         return Look(faults, picture)
 
+    def search(self, site: str, words: str, most: int = 5) -> list[str]:
+        """The first pages that the search of the site gives for some words."""
+        self.look(f"{site}/index.html", WIDTHS[-1])
+        self._value("document.querySelector('.md-search__button').click() || true")
+        self._pump(1.0)
+        self._ask("Input.insertText", text=words)
+        self._pump(1.0)
+        pages = [re.split(r"[?#]", url)[0].removeprefix(f"{site}/") for url in self._value(_ANSWERS)]
+        return list(dict.fromkeys(pages))[:most]
+
     def _value(self, expression: str) -> Any:
-        return self._ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"][
-            "value"
-        ]
+        found = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        return found["result"].get("value")
 
     def _ask(self, method: str, **params: Any) -> dict[str, Any]:
         number = next(self._ids)
@@ -156,6 +183,15 @@ class Browser:
             yield from replies
 
 
+def _high_pipe() -> tuple[int, int]:
+    """A pipe whose ends are neither 3 nor 4, the numbers under which the browser finds its own."""
+    low = os.pipe()
+    high = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in low)
+    for end in low:
+        os.close(end)
+    return high[0], high[1]
+
+
 def _fault(event: dict[str, Any]) -> str | None:
     """What an event says is wrong, if it does."""
     params = event.get("params", {})
@@ -187,10 +223,10 @@ def served(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def look_at(browser: Browser, url: str, name: str, shots: Path, dark: bool = True) -> list[str]:
+def look_at(browser: Browser, url: str, name: str, shots: Path) -> list[str]:
     """Open one page on every screen, keep the screenshots; its faults."""
     faults = []
-    for width, is_dark in itertools.product(WIDTHS, (False, True) if dark else (False,)):
+    for width, is_dark in itertools.product(WIDTHS, (False, True)):
         look = browser.look(url, width, is_dark)
         screen = f"{width}{'-dark' if is_dark else ''}"
         shots.mkdir(parents=True, exist_ok=True)
@@ -212,7 +248,7 @@ def main(more: list[str]) -> int:
         for page in sorted(SITE.rglob("*.html")):
             name = page.relative_to(SITE).as_posix()
             if name != "404.html":
-                faults += look_at(browser, f"{address}/{name}", name, SHOTS, name in _DARK)
+                faults += look_at(browser, f"{address}/{name}", name, SHOTS)
                 count += 1
         for path in map(Path, more):
             faults += look_at(

@@ -85,7 +85,7 @@ class Progress:
     def to(self, done: float | int) -> None:
         """So much of the total lies behind."""
         if self._bar is not None:
-            self._bar.n = done
+            self._bar.n = done if self._bar.total is None else min(done, self._bar.total)
             self._draw()
 
     def say(self, line: str) -> None:

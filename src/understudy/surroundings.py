@@ -1,4 +1,4 @@
-"""What users set in JAX for their own code, and what holds inside the library.
+"""What users set in JAX for their own code, what holds inside the library, and what the machine gives.
 
 Strict promotion of dtypes and a stop at the first NaN are of use where one's own code is looked at. Here
 dtypes meet on purpose, and what is not finite is put aside rather than forbidden.
@@ -6,10 +6,13 @@ dtypes meet on purpose, and what is not finite is put aside rather than forbidde
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import jax
+
+from understudy.core import IngredientError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -17,8 +20,28 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 @contextlib.contextmanager
 def own_settings() -> Iterator[None]:
     """Compute with JAX's own rules for dtypes, and go on where a number is not finite."""
-    with jax.numpy_dtype_promotion("standard"), jax.debug_nans(False), jax.debug_infs(False):
+    with (
+        jax.numpy_dtype_promotion("standard"),
+        jax.debug_nans(False),
+        jax.debug_infs(False),
+        enough_memory(),
+    ):
         yield
+
+
+@contextlib.contextmanager
+def enough_memory() -> Iterator[None]:
+    """Say in a sentence that what was asked for does not fit into memory, on the host or a device."""
+    try:
+        yield
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        first = (str(error).strip().splitlines() or ["the system gave none"])[0]
+        if not (isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in first):
+            raise
+        raise IngredientError(
+            f"What was asked for does not fit into memory ({first}); ask for fewer draws, particles, "
+            "repeats or dimensions at a time."
+        ) from error
 
 
 def in_own_precision(method: Function) -> Function:
@@ -60,3 +83,8 @@ def in_double(tree: Any) -> Any:
         return jnp.asarray(leaf, jnp.float64) if floating else leaf
 
     return jax.tree.map(wide, tree)
+
+
+def cores() -> int:
+    """The processor's cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -81,6 +81,31 @@ def test_a_student_that_learnt_is_calibrated(inference, tmp_path):
     assert "TARP" in page
 
 
+def test_an_amortised_model_explains_itself(inference):
+    lines = str(inference).splitlines()
+    assert lines[0].startswith("Amortised over data y")
+    assert "Not tested yet" in lines[1]
+    assert "after 0 s" in str(inference)
+    assert "simulations in" in str(inference)
+    assert len(lines) < 20
+    assert "<table>" in inference._repr_html_()
+    assert len(repr(inference)) < 100
+    for picture in (inference.plot_learning(), inference.plot_trust()):
+        assert picture._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_summary_says_what_data_tell_of_each_parameter(inference):
+    table = inference.summary()
+    assert list(table.index) == ["weights[0]", "weights[1]"]
+    np.testing.assert_allclose(table["prior sd"], 1, rtol=0.2)
+    ys = regressions(400)
+    own = np.array([exact(y)[1] for y in ys]).mean(0)
+    np.testing.assert_allclose(table["posterior sd"], own, rtol=0.15)
+    np.testing.assert_allclose(table["narrowed"], 1 - own**2, atol=0.1)
+    assert (table["recovered"] > 0.8).all()
+    assert table["in 90 %"].between(0.8, 0.97).all()
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [

@@ -32,7 +32,7 @@ def printed(tmp_path_factory):
         small["student"] = lambda key: Gated(key, 1, branches=2, hidden=(4,))
         for name, value in small.items():
             patch.setattr(demo, name, value)
-        patch.setattr(schools, "fit_schools", lambda *_: stand_in())
+        patch.setattr(schools, "fit_schools", lambda _: stand_in())
         patch.setattr(schools, "MANY", 20_000)
         patch.setattr(
             cost, "measure_nuts", lambda *_: cost.NutsCost(1.0, 100.0, np.ones((50, 10)) * LITTLE)

@@ -22,9 +22,11 @@ from understudy.amortising.learning import Informed, Learning, Simulated, simula
 from understudy.amortising.novelty import fit_novelty
 from understudy.amortising.observations import fit_reading
 from understudy.amortising.simulators import Simulator
-from understudy.checks import LARGEST_SEED, calling, flag, function, one_positive, shown, whole
+from understudy.checks import calling, flag, function, one_positive, shown
+from understudy.checks import seed as checked_seed
 from understudy.coordinates import fit_coordinates
 from understudy.core import ExplicitStudent, IngredientError, Key
+from understudy.devices import Devices, is_first, mesh_of
 from understudy.networks.summaries import Summary
 from understudy.posterior import Stage
 from understudy.posterior.draws import keep_programs
@@ -56,6 +58,7 @@ def amortise(
     student: Any = None,
     progress: bool | None = None,
     cache: bool = True,
+    devices: Devices = None,
     folder: str | Path | None = None,
     resume: bool = False,
     **kwargs: Any,
@@ -83,6 +86,8 @@ def amortise(
         progress: show a live line in a terminal or notebook, and a line for every round elsewhere; None
             shows the live line only.
         cache: keep compiled programs in the user's cache folder.
+        devices: over which simulations are spread: how many, a list of ``jax.devices()``, or a mesh with
+            one axis; None takes all cores of a CPU where an update is large enough.
         folder: where the training is kept while it runs, so that one that was cut off can go on.
         resume: begin with what ``folder`` holds.
         kwargs: what the model is called with, by name.
@@ -90,7 +95,7 @@ def amortise(
     Returns:
         A function of data: ``inference(y)`` is a :class:`~understudy.Posterior`.
     """
-    whole("seed", seed, least=0, most=LARGEST_SEED)
+    seed = checked_seed("seed", seed)
     seconds = None if budget is None else one_positive("budget", budget)
     for name, given in {"missing": missing, "cache": cache, "resume": resume}.items():
         flag(name, given)
@@ -102,18 +107,22 @@ def amortise(
     if cache:
         keep_programs()
     lengths = _ROUNDS if seconds is None else (seconds,)
+    mesh = mesh_of(devices)
+    first = is_first(mesh)
     with contextlib.ExitStack() as held_open:
         held_open.enter_context(own_settings())
-        line = held_open.enter_context(Progress(sum(lengths), progress, "simulating"))
+        line = held_open.enter_context(
+            Progress(sum(lengths), progress if first else False, "simulating")
+        )
         started = time.perf_counter()
         simulator = _simulator(model, args, kwargs, observed, arguments, sizes, missing)
-        kept = held_open.enter_context(Kept(folder, resume, simulator, seed))
-        first, second, third = jax.random.split(jax.random.key(seed), 3)
-        seen = simulate(first, simulator, _FIRST_PAIRS)
-        held = simulate(second, simulator, _FIRST_PAIRS // 2)
+        kept = held_open.enter_context(Kept(folder, resume, simulator, seed, first))
+        keys = jax.random.split(jax.random.key(seed), 3)
+        seen = simulate(keys[0], simulator, _FIRST_PAIRS)
+        held = simulate(keys[1], simulator, _FIRST_PAIRS // 2)
         line.stage("compiling")
-        begun = _begin(third, simulator, seen, summary, student)
-        learning = Learning(simulator, begun, held, seed)
+        begun = _begin(keys[2], simulator, seen, summary, student)
+        learning = Learning(simulator, begun, held, seed, mesh)
         line.figures = learning.figures
         place = kept.read(learning)
         learning.look(learning.seconds + place.spent)
@@ -132,7 +141,7 @@ def amortise(
             learning.simulations + 3 * _FIRST_PAIRS // 2,
             max(seen.lost, learning.lost),
         )
-        line.close(str(made) if progress else "")
+        line.close(str(made) if progress and first else "")
         return made
 
 
@@ -231,7 +240,7 @@ def _rounds(
         score = learning.run(length, _LATER_RATE if i else _FIRST_RATE, line, spent, keep)
         line.stage("judging")
         found = judge(learning.student)
-        if found.enough:
+        if learning.agreed(found.enough):
             finish = "that is enough"
         elif score - before < _ENOUGH_GAIN:
             finish = "more of the same would teach it no more"

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Scalar
 
 from understudy import files
 from understudy.amortising import finishing
-from understudy.amortising.judging import judge
+from understudy.amortising.judging import judge, recovery
 from understudy.amortising.learning import Informed, simulate
 from understudy.amortising.novelty import Novelty, fit_novelty
 from understudy.amortising.observations import (
@@ -24,10 +24,20 @@ from understudy.amortising.observations import (
     stacked,
 )
 from understudy.amortising.storing import StoredSimulator, stored
+from understudy.amortising.summary import explained
 from understudy.amortising.teaching import teach
-from understudy.checks import LARGEST_COUNT, flag, fraction, instance, one_positive, random_key, whole
+from understudy.checks import (
+    LARGEST_COUNT,
+    flag,
+    instance,
+    one_fraction,
+    one_positive,
+    random_key,
+    whole,
+)
 from understudy.checks import seed as checked_seed
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
+from understudy.devices import Devices, drawing_on
 from understudy.evaluation.trust.check import Trust, names_of
 from understudy.files import StoreError
 from understudy.files.kinds import check_drawing
@@ -35,9 +45,15 @@ from understudy.numerics import AnyArray, whitening
 from understudy.posterior import Posterior, Stage
 from understudy.posterior.export import checked_platforms
 from understudy.posterior.verdict import Figure, Verdict
+from understudy.report.amortised import learning_picture
+from understudy.report.figures import Picture
+from understudy.report.findings import trust_picture
 from understudy.surroundings import own_settings, with_own_settings
 from understudy.teachers import Compose, IndependenceMetropolis, hmc
 from understudy.teachers.preconditioned import Rescaled
+
+if TYPE_CHECKING:
+    import pandas
 
 ROUTES = ("student", "weights", "chains")
 _NAMED_AT_ONCE = 16
@@ -137,18 +153,14 @@ class Amortised(eqx.Module):
         return sum((stage.compile_seconds for stage in self.stages), 0.0)
 
     def __str__(self) -> str:
-        layout = self.simulator.layout
-        sites = ", ".join(f"{site.name} {site.shape}" for site in layout.sites)
-        lines = [
-            f"Amortised over data {sites}: {self.student.dim} free parameters, "
-            f"{self.simulations:,} simulations, {self.seconds:.0f} s",
-            *(f"  {stage.name}: {stage.note}" for stage in self.stages),
-        ]
-        if layout.varies:
-            lines.append(f"  {layout.least} to {layout.rows} rows")
-        if not self.simulator.likelihood:
-            lines.append("  no likelihood: weights, chains and a verdict for a data set cannot be had")
-        return "\n".join(lines)
+        return str(explained(self))
+
+    def _repr_html_(self) -> str:
+        return explained(self).html()
+
+    def __repr__(self) -> str:
+        # Shown by debuggers and in traces too.
+        return f"<Amortised model of {self.student.dim} free parameters; print() explains it>"
 
     @with_own_settings
     def __call__(self, data: Any, *args: Any, **kwargs: Any) -> Posterior:
@@ -195,7 +207,14 @@ class Amortised(eqx.Module):
 
     @with_own_settings
     def sample(
-        self, key: Key | int, data: Any, n: int = 1000, *args: Any, finish: bool = True, **kwargs: Any
+        self,
+        key: Key | int,
+        data: Any,
+        n: int = 1000,
+        *args: Any,
+        finish: bool = True,
+        devices: Devices = None,
+        **kwargs: Any,
     ) -> Samples:
         """Draw for many data sets at once; the draws of doubtful ones are repaired.
 
@@ -206,6 +225,8 @@ class Amortised(eqx.Module):
             n: draws for each.
             args: arguments of the model where they differ, data sets along their first axis or a list.
             finish: False gives the student's own draws, whatever their weights.
+            devices: to which blocks of data sets go in turn: how many, a list of ``jax.devices()``, or a
+                mesh with one axis; None draws on one. The draws are the same on any number.
             kwargs: the same, by name.
         """
         key, n = random_key(key), whole("n", n, most=LARGEST_COUNT)
@@ -213,7 +234,8 @@ class Amortised(eqx.Module):
         sets = self._data_sets(data, args, kwargs)
         known = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
         draw = finishing.finish if finish else finishing.unfinished
-        done = draw(key, self.student, self._target(), known, n)
+        with drawing_on(devices):
+            done = draw(key, self.student, self._target(), known, n)
         novel = self.novelty(self.student, known) > 1
         draws = _named_sites(self.simulator.target, done.z, known)
         return Samples(
@@ -250,13 +272,42 @@ class Amortised(eqx.Module):
             level: probability with which each test warns of a right student.
         """
         key = jax.random.key(self.seed + 1) if key is None else random_key(key)
-        sizes = {
-            "simulations": whole("simulations", simulations, 50, LARGEST_COUNT),
-            "draws": whole("draws", draws, 50, LARGEST_COUNT),
-        }
-        level = float(fraction("level", level))
+        level = one_fraction("level", level)
         names = names_of(self.simulator.target)
-        return judge(key, self.simulator, self.student, names, **sizes, level=level)
+        return judge(key, self.simulator, self.student, names, level=level, **_sizes(simulations, draws))
+
+    @with_own_settings
+    def summary(
+        self, key: Key | int | None = None, *, simulations: int = 256, draws: int = 255
+    ) -> "pandas.DataFrame":
+        """What data tell of every free parameter, over simulated data sets.
+
+        One row a parameter, unconstrained: mean and deviation of the prior, the mean deviation of the
+        posteriors, the share of the prior's variance that data take away, the correlation of posterior
+        means with the truths that made the data, and the share of truths in the central 90 % of draws.
+
+        Args:
+            key: random key; None makes one of the seed.
+            simulations: fresh simulated data sets.
+            draws: of the student for each.
+        """
+        key = jax.random.key(self.seed + 2) if key is None else random_key(key)
+        names = names_of(self.simulator.target)
+        return recovery(key, self.simulator, self.student, names, **_sizes(simulations, draws))
+
+    def plot_learning(self) -> Picture:
+        """The log density of simulated pairs that were never learnt from, over the time of training."""
+        return learning_picture(np.asarray(self.curve))
+
+    def plot_trust(self, trust: Trust | None = None) -> Picture:
+        """What :meth:`check` looked at, test by test: calibration, coverage, recovery and more.
+
+        Args:
+            trust: what it gave; None checks now.
+        """
+        if trust is not None:
+            instance("trust", Trust, "inference.check()", trust)
+        return trust_picture((trust or self.check()).findings, names_of(self.simulator.target))
 
     @with_own_settings
     def teach(
@@ -310,7 +361,8 @@ class Amortised(eqx.Module):
         path = files.checked_path(path)
         if trust is not None:
             instance("trust", Trust, "inference.check()", trust)
-        return write_amortised_report(path, self, trust or self.check())
+        names = names_of(self.simulator.target)
+        return write_amortised_report(path, self, trust or self.check(), names)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file for :func:`understudy.load`: no pickle, with a checksum.
@@ -387,6 +439,12 @@ def _one_by_one(data: Any, count: int | None = None) -> Any:
             f"An argument of the model comes once for each of {count} data sets; {len(each)} came."
         )
     return each
+
+
+def _sizes(simulations: int, draws: int) -> dict[str, int]:
+    """Of a test on simulated data sets, checked."""
+    given = {"simulations": simulations, "draws": draws}
+    return {name: whole(name, number, 50, LARGEST_COUNT) for name, number in given.items()}
 
 
 def _verdict(done: finishing.Finished, novelty: float) -> Verdict:

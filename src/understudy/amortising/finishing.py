@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, Scalar
 
 from understudy.amortising.observations import DataSet
 from understudy.core import ExplicitStudent, Key, Target, bind
+from understudy.devices import in_turn
 from understudy.numerics import effective_draws, whitening
 from understudy.teachers import IndependenceMetropolis, hmc
 from understudy.teachers.preconditioned import Rescaled
@@ -419,11 +420,16 @@ def in_blocks(
 ) -> Any:
     """``function(key, data)`` of some data sets, in blocks of few sizes so that little is compiled."""
     block = next(size for size in blocks if len(rows) <= size or size == blocks[-1])
-    parts = []
-    for i in range(0, max(len(rows), 1), block):
-        filled = np.resize(rows[i : i + block], block)
-        out = tuple(function(jax.random.fold_in(key, i), _taken(data, filled)))
-        parts.append(_taken(out, slice(0, len(rows) - i)))
+    firsts = range(0, max(len(rows), 1), block)
+
+    def run(_: int, first: int) -> Any:
+        filled = np.resize(rows[first : first + block], block)
+        return tuple(function(jax.random.fold_in(key, first), _taken(data, filled)))
+
+    parts = [
+        _taken(part, slice(0, len(rows) - first))
+        for first, part in zip(firsts, in_turn(run, firsts), strict=True)
+    ]
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,6 +17,9 @@ from understudy.evaluation.trust.calibration import calibration_of
 from understudy.evaluation.trust.findings import Effects, Finding, Trust, joined
 from understudy.evaluation.trust.gap import legendre
 from understudy.numerics import effective_draws
+
+if TYPE_CHECKING:
+    import pandas
 
 _TOLERANCE = 0.1
 # What weights may lose of the log density of the truth, in nats, and how much one data set counts.
@@ -78,9 +81,7 @@ def judge(
         level: probability with which each test warns of a right student.
     """
     started = time.perf_counter()
-    facts = Facts(*map(np.asarray, _facts(key, simulator, student, simulations, draws)))
-    kept = np.isfinite(facts.truth).all(1) & np.isfinite(facts.coverage)
-    facts = Facts(*(part[kept] for part in facts))
+    facts = _finite_facts(key, simulator, student, simulations, draws)
     found = [
         calibration_of(facts.ranks, draws, level, names),
         _uniform("expected coverage", facts.coverage, draws, level, _COVERAGE),
@@ -95,6 +96,42 @@ def judge(
             _weights(facts),
         ]
     return Trust(tuple(found), time.perf_counter() - started, 0)
+
+
+def recovery(
+    key: Key, simulator: Simulator, student: Any, names: Sequence[str], simulations: int, draws: int
+) -> "pandas.DataFrame":
+    """A table of what data tell of every coordinate; the arguments are those of :func:`judge`."""
+    import pandas
+
+    facts = _finite_facts(key, simulator, student, simulations, draws)
+    rank = facts.ranks / draws
+    columns = {
+        "prior mean": facts.truth.mean(0),
+        "prior sd": facts.truth.std(0),
+        "posterior sd": facts.deviation.mean(0),
+        "narrowed": _narrowed(facts),
+        "recovered": _recovered(facts),
+        "in 90 %": ((rank > 0.05) & (rank < 0.95)).mean(0),
+    }
+    return pandas.DataFrame(columns, index=list(names))
+
+
+def _finite_facts(key: Key, simulator: Simulator, student: Any, simulations: int, draws: int) -> Facts:
+    facts = Facts(*map(np.asarray, _facts(key, simulator, student, simulations, draws)))
+    kept = np.isfinite(facts.truth).all(1) & np.isfinite(facts.coverage)
+    return Facts(*(part[kept] for part in facts))
+
+
+def _narrowed(facts: Facts) -> np.ndarray:
+    """The share of the prior's variance that data take away, by coordinate."""
+    return 1 - (facts.deviation**2).mean(0) / np.maximum(facts.truth.var(0), 1e-12)
+
+
+def _recovered(facts: Facts) -> np.ndarray:
+    """Correlations of posterior means with truths."""
+    both = zip(facts.truth.T, facts.mean.T, strict=True)
+    return np.array([np.corrcoef(truth, mean)[0, 1] for truth, mean in both])
 
 
 @eqx.filter_jit
@@ -182,10 +219,8 @@ def _scores(facts: Facts, names: Sequence[str], level: float) -> Finding:
 
 def _recovery(facts: Facts, names: Sequence[str]) -> Finding:
     """How well means recover truths, and how far the data narrow the prior."""
-    prior = np.maximum(facts.truth.var(0), 1e-12)
-    contraction = 1 - (facts.deviation**2).mean(0) / prior
+    contraction, both = _narrowed(facts), _recovered(facts)
     least = int(np.argmin(contraction))
-    both = [np.corrcoef(t, m)[0, 1] for t, m in zip(facts.truth.T, facts.mean.T, strict=True)]
     words = (
         f"{names[least]} is narrowed least, by {100 * max(contraction[least], 0):.0f} % of the prior's "
         f"variance; means correlate with truths by {np.nanmin(both):.2f} to {np.nanmax(both):.2f}"

@@ -22,6 +22,7 @@ from understudy.amortising.observations import DataSet, Reading
 from understudy.amortising.simulators import Simulator
 from understudy.coordinates import Coordinates
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
+from understudy.devices import Devices, agreed, here, spread
 from understudy.feedbacks import InclusiveKL
 from understudy.numerics import AnyArray
 from understudy.progress import Progress
@@ -141,7 +142,7 @@ class Simulations(eqx.Module):
 
     def __call__(self, key: Key) -> Pair:
         """One batch."""
-        z, data = jax.vmap(self.simulator.simulate)(jax.random.split(key, self.size))
+        z, data = jax.vmap(self.simulator.simulate)(spread(jax.random.split(key, self.size)))
         fine = finite_pairs(z, data)
 
         def either(new, filler):
@@ -201,27 +202,38 @@ class Learning:
         student: who learns.
         held: pairs that are never learnt from.
         seed: of everything random.
+        devices: over which the pairs are spread; None runs on one.
 
     Attributes:
         curve: seconds, updates and mean log density of held-out pairs, a row a look.
     """
 
-    def __init__(self, simulator: Simulator, student: ExplicitStudent, held: Simulated, seed: int):
+    def __init__(
+        self,
+        simulator: Simulator,
+        student: ExplicitStudent,
+        held: Simulated,
+        seed: int,
+        devices: Devices = None,
+    ):
         self.conditions = Simulations(simulator, batch_size(simulator))
         learner = Learner(InclusiveKL(control=False), particles=1, optimiser=paced_adam())
         target = OfPair(None, simulator.target.dim)
         ingredients = (learner, target, Told(student), Identity(), self.conditions)
-        self.training = Training(*ingredients, seed=seed).compile()
+        split = devices is None
+        training = Training(*ingredients, seed=seed, devices=devices, split=split)
+        self.training = training.compile()
         self.state = self.training.state
         rows = slice(0, HELD_OUT)
         self.held = (held.z[rows], jax.tree.map(lambda leaf: leaf[rows], held.data))
         self.curve: list[tuple[float, int, float]] = []
+        self.until = 0.0  # when the round ends, by the clock that counts seconds
         self.seconds, self.lost = 0.0, 0.0
 
     @property
     def student(self) -> Any:
         """The student as it is now."""
-        return self.state.student.student
+        return here(self.state.student.student)
 
     @property
     def updates(self) -> int:
@@ -264,15 +276,23 @@ class Learning:
         begun = time.perf_counter()
         self.state, _ = self.training.advance(self.state, 2)
         each = (time.perf_counter() - begun) / 2
-        return int(np.clip(seconds / _LOOKS / each, 1, CHUNK))
+        return int(np.clip(seconds / _LOOKS / self.agreed(each), 1, CHUNK))
+
+    def agreed(self, value: float) -> float:
+        """What the first of several processes found."""
+        return agreed(value, self.training.mesh)
 
     def figures(self) -> dict[str, str]:
-        """What a live line shows of it."""
-        return {"held-out log density": f"{self.curve[-1][2]:.2f}"} if self.curve else {}
+        """What a live line shows: pairs learnt from, the held-out log density, time left of a round."""
+        shown = {"simulations": f"{self.simulations:,}"} if self.updates else {}
+        if self.curve:
+            shown["held-out log density"] = f"{self.curve[-1][2]:.2f}"
+        left = max(self.until - time.perf_counter(), 0)
+        return shown | ({"time": f"{left // 60:.0f}:{left % 60:02.0f} left"} if left else {})
 
     def look(self, seconds: float) -> float:
         """Measure the student on the held-out pairs, and keep the figure."""
-        score = float(mean_log_prob(self.student, *self.held))
+        score = self.agreed(float(mean_log_prob(self.student, *self.held)))
         self.curve.append((seconds, self.updates, score))
         return score
 
@@ -292,25 +312,27 @@ class _Clock:
         self.learning, self.seconds, self.rate, self.line = learning, seconds, rate, line
         self.state, self.begun = learning.state, time.perf_counter() - spent
         self.looked, self.keep = spent / seconds, keep
+        learning.until = self.begun + seconds
 
     @property
     def spent(self) -> float:
         """Seconds since it was set."""
-        return time.perf_counter() - self.begun
+        return self.learning.agreed(time.perf_counter() - self.begun)
 
     def __call__(self, chunk: Chunk) -> State:
         """Set the rate; look at held-out pairs ten times on the way."""
         self.state = chunk.state
         self.learning.lost = max(self.learning.lost, float(chunk.row["lost"]))
-        share = self.spent / self.seconds
+        spent = self.spent
+        share = spent / self.seconds
         if share >= self.looked + 0.1 and share < 1:
             self.looked = share
             self.learning.state = chunk.state
-            self.learning.look(self.learning.seconds + self.spent)
+            self.learning.look(self.learning.seconds + spent)
         if self.line is not None:
-            self.line.to(self.learning.seconds + self.spent)
+            self.line.to(self.learning.seconds + spent)
         if self.keep is not None:
-            self.keep(chunk.state, self.spent)
+            self.keep(chunk.state, spent)
         if share >= 1:
             raise StopTraining
         return paced(chunk.state, pace(self.rate, share))

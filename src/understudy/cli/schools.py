@@ -35,10 +35,10 @@ def eight_schools(y: Any, sigma: Any) -> None:
     numpyro.sample("y", dist.Normal(theta, sigma), obs=y)
 
 
-def fit_schools(seed: int, progress: bool | None) -> Posterior:
+def fit_schools(seed: int) -> Posterior:
     """Fit the model with nothing set but a bound on the time."""
     target = from_numpyro(eight_schools, EFFECTS, ERRORS)
-    return fit(target, seed=seed, budget=15, verbose=progress)
+    return fit(target, seed=seed, budget=25, verbose=False)
 
 
 def compare(result: Posterior, out: Path) -> dict[str, Any]:

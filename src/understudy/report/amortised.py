@@ -1,29 +1,33 @@
 """One self-contained page about an amortised model: tests on simulated data, stages, the curve."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from understudy import files
-from understudy.report.figures import STUDENT, blank_panels, picture_bytes
-from understudy.report.page import as_bytes, document, inlined
-from understudy.report.posterior import finding_part, stages_table, trust_table
+from understudy.report.figures import STUDENT, Picture, blank_panels, picture_bytes
+from understudy.report.page import as_bytes, document, figures_table, inlined
+from understudy.report.posterior import again, finding_part, stages_table, trust_table
 
 
-def write_amortised_report(path: str | Path, result: Any, trust: Any) -> Path:
+def write_amortised_report(path: str | Path, result: Any, trust: Any, names: Sequence[str] = ()) -> Path:
     """Write the page.
 
     Args:
         path: of the page.
         result: an amortised model, for its stages and its curve.
         trust: what its check found.
+        names: of the coordinates of a flat draw.
     """
     parts = [
         trust_table(trust),
-        *(finding_part(finding) for finding in trust.findings),
+        *(finding_part(finding, names) for finding in trust.findings),
         stages_table(result.stages),
         _curve(np.asarray(result.curve)),
+        figures_table(_costs(result), "Costs"),
+        again(f"inference = understudy.amortise(model, ..., seed={result.seed})", "inference", result),
     ]
     right = "ok", "The student is right on average as far as these tests see."
     wrong = "fail", "The student is not right yet: see which test failed, and what it says."
@@ -34,11 +38,29 @@ def write_amortised_report(path: str | Path, result: Any, trust: Any) -> Path:
     return Path(path)
 
 
+def _costs(result: Any) -> list[dict[str, Any]]:
+    rows = (
+        ("simulations", result.simulations, "simulated pairs that it learnt from or was measured on"),
+        ("run seconds", float(result.seconds), "run time of training"),
+        ("compile seconds", float(result.compile_seconds), "spent compiling"),
+    )
+    return [{"name": name, "value": value, "meaning": meaning} for name, value, meaning in rows]
+
+
 def _curve(curve: np.ndarray) -> str:
     if len(curve) < 2:
         return ""
-    figure, (axes,) = blank_panels(1, (7.2, 2.6))
-    axes.plot(curve[:, 0], curve[:, 2], color=STUDENT)
-    axes.set(xlabel="seconds", ylabel="log density")
     caption = "Mean log density of simulated pairs that were never learnt from."
-    return inlined(picture_bytes(figure), "Learning", caption)
+    return inlined(picture_bytes(learning_picture(curve)), "Learning", caption)
+
+
+def learning_picture(curve: np.ndarray) -> Picture:
+    """The held-out log density over seconds.
+
+    Args:
+        curve: seconds, updates and log density, a row a look.
+    """
+    figure, (axes,) = blank_panels(1, (7.2, 2.6))
+    axes.plot(curve[:, 0], curve[:, 2], color=STUDENT, marker=".")
+    axes.set(xlabel="seconds", ylabel="held-out log density")
+    return figure

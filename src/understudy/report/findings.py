@@ -35,6 +35,13 @@ def finding_picture(finding: Any, names: Sequence[str] = ()) -> tuple[Picture, s
 
 
 def _name_coordinates(axes: Axes, names: Sequence[str]) -> None:
+    """Names where a picture says "coordinate", or "coordinate 0"."""
+    known = {f"coordinate {i}": plain_text(name, 24) for i, name in enumerate(names)}
+    axes.set_xlabel(known.get(axes.get_xlabel(), axes.get_xlabel()))
+    axes.set_ylabel(known.get(axes.get_ylabel(), axes.get_ylabel()))
+    legend = axes.get_legend()
+    for text in legend.get_texts() if legend else ():
+        text.set_text(known.get(text.get_text(), text.get_text()))
     if axes.get_xlabel() == "coordinate" and 0 < len(names) <= _NAMED:
         axes.set_xticks(range(len(names)), [plain_text(name, 16) for name in names], fontsize=8)
         axes.tick_params(axis="x", rotation=0 if len(names) < 9 else 60)
@@ -57,8 +64,11 @@ def trust_picture(findings: Sequence[Any], names: Sequence[str] = ()) -> Picture
 def _gap(axes: Axes, pictures: Arrays) -> str:
     t = np.abs(pictures["t"]).ravel()
     axes.bar(np.arange(len(t)), t, color=STUDENT)
-    axes.set(xlabel="feature", ylabel="|t|")
-    return "How far the teacher moves each feature of the draws, in standard errors."
+    axes.set(xlabel="shape of a coordinate", ylabel="|t|")
+    return (
+        "How far the teacher moves the draws, in standard errors: four shapes (see the meaning of the "
+        "test) of every coordinate, as it is and whitened, and of the log density."
+    )
 
 
 def _drift(axes: Axes, pictures: Arrays) -> str:
@@ -99,7 +109,9 @@ def _modes(axes: Axes, pictures: Arrays) -> str:
         # Climbs to one peak end within rounding of each other, which is nothing to look at.
         set_limits(low - 0.05 * (1 + abs(low)), high + 0.05 * (1 + abs(high)))
     axes.legend(frameon=False)
-    return "Where climbs end, in the first two coordinates (in one dimension: and log density)."
+    flat = ends.shape[1] < 2
+    axes.set(xlabel="coordinate 0", ylabel="log density" if flat else "coordinate 1")
+    return "Where climbs end, unconstrained, in the first two coordinates."
 
 
 def _seeds(axes: Axes, pictures: Arrays) -> str:
@@ -127,7 +139,8 @@ def _shares(axes: Axes, pictures: Arrays) -> str:
 def _recovery(axes: Axes, pictures: Arrays) -> str:
     truth, mean = pictures["truth"], pictures["mean"]
     for i in range(min(truth.shape[1], MOST_PAIRS)):
-        axes.scatter(truth[:, i], mean[:, i], s=4, alpha=0.5, linewidths=0)
+        axes.scatter(truth[:, i], mean[:, i], s=4, alpha=0.5, linewidths=0, label=f"coordinate {i}")
+    axes.legend(frameon=False, markerscale=3, fontsize=8)
     axes.set(xlabel="truth, unconstrained", ylabel="posterior mean")
     return "Posterior means against the truths that made the data; the first few coordinates."
 

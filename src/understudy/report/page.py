@@ -66,6 +66,7 @@ th.number { text-align: right; }
 td.meaning { color: var(--soft); font-size: .92rem; min-width: 11rem; }
 figure { margin: 1.5rem 0 0; }
 img { display: block; width: 100%; height: auto; background: #fff; border-radius: 6px; }
+@media screen and (max-width: 36rem) { figure img { width: 34rem; max-width: none; } }
 figcaption { color: var(--soft); font-size: .92rem; margin-top: .5rem; }
 figcaption b { color: var(--ink); }
 .scroll { overflow-x: auto; }
@@ -319,7 +320,8 @@ def inlined(raw: bytes, title: str, caption: str) -> str:
     title, caption = html.escape(title), html.escape(caption)
     data = base64.b64encode(raw).decode()
     image = f'<img alt="{title}" src="data:image/png;base64,{data}">'
-    return f"<figure>{image}<figcaption><b>{title}.</b> {caption}</figcaption></figure>\n"
+    words = f"<figcaption><b>{title}.</b> {caption}</figcaption>"
+    return f'<figure><div class="scroll">{image}</div>{words}</figure>\n'
 
 
 def show(value: Any) -> str:

@@ -20,6 +20,12 @@ Arrays = Mapping[str, np.ndarray]
 _QUANTILES = (0.05, 0.5, 0.95)
 _NOTHING: Mapping[str, Arrays] = MappingProxyType({})
 
+# What follows from a verdict: trusted, not trusted, not converged.
+_MEANS = (
+    "So <code>sample</code> gives the student's own draws, independent and each one forward pass.",
+    "So <code>sample</code> gives draws of the chains, moved on by transitions, at the cost of these.",
+    "So no draws should be used as they are: fit with a larger budget, or write the model another way.",
+)
 _NO_EVEN = (
     "The student's own draws are not trusted, so that they have no price to compare with that of NUTS."
 )
@@ -59,7 +65,7 @@ def write_posterior_report(
         stages_table(result.stages),
         figures_table(_costs(result, even), "Costs"),
         f"<p>{html.escape(_NO_EVEN if even is None else str(even))}</p>",
-        _again(result),
+        again(f"result = understudy.fit(target, seed={result.seed})", "result", result),
     ]
     lead = f"{result.target.dim} unconstrained dimensions, {len(columns):,} numbers that vary."
     verdict = ("ok", "The draws can be trusted as far as these tests see.") if trust.trusted else (
@@ -73,7 +79,10 @@ def write_posterior_report(
 def _sentence(result: Any) -> str:
     """What the fit said of itself."""
     verdict = getattr(result, "verdict", None)
-    return "" if verdict is None else f"<p>When it was fitted: {html.escape(verdict.sentence)}</p>"
+    if verdict is None:
+        return ""
+    means = _MEANS[0 if verdict.trusted else 1 if verdict.agreed else 2]
+    return f"<p>When it was fitted: {html.escape(verdict.sentence)} {means}</p>"
 
 
 def _caption(columns: Arrays, others: Mapping[str, Arrays]) -> str:
@@ -103,7 +112,7 @@ def finding_part(finding: Any, names: Sequence[str] = ()) -> str:
     drawn = finding_picture(finding, names)
     if drawn is None:
         return ""
-    return inlined(picture_bytes(drawn[0]), finding.name.capitalize(), drawn[1])
+    return inlined(picture_bytes(drawn[0]), finding.name[0].upper() + finding.name[1:], drawn[1])
 
 
 def stages_table(stages: Sequence[Any]) -> str:
@@ -124,8 +133,10 @@ def stages_table(stages: Sequence[Any]) -> str:
         for stage in stages
     ]
     caption = "Gradient evaluations over wall time; a dot is the end of a stage."
-    course = inlined(picture_bytes(stages_picture(stages)), "Course of the fit", caption)
-    return "<h2>Stages</h2>\n" + table(heads, lines, "Stages") + course
+    made = "<h2>Stages</h2>\n" + table(heads, lines, "Stages")
+    if not any(stage.gradients for stage in stages):
+        return made
+    return made + inlined(picture_bytes(stages_picture(stages)), "Course of the fit", caption)
 
 
 def stages_picture(stages: Sequence[Any]) -> Picture:
@@ -134,10 +145,13 @@ def stages_picture(stages: Sequence[Any]) -> Picture:
     gradients = np.cumsum([0, *(stage.gradients for stage in stages)])
     figure, (axes,) = blank_panels(1, (7.2, 2.6))
     axes.plot(seconds, gradients, color=STUDENT, marker="o", markersize=4)
+    last = -math.inf
     for i, stage in enumerate(stages):
         place = (seconds[i + 1], gradients[i + 1])
-        name = plain_text(stage.name, 20)
-        axes.annotate(name, place, (-4, 5), textcoords="offset points", fontsize=8, ha="right")
+        if place[1] - last > gradients[-1] / 12:  # names that would lie upon each other are in the table
+            name = plain_text(stage.name, 20)
+            axes.annotate(name, place, (-4, 5), textcoords="offset points", fontsize=8, ha="right")
+            last = place[1]
     axes.set(xlabel="seconds, compiling included", ylabel="gradients")
     axes.margins(0.08, 0.18)
     return figure
@@ -159,9 +173,16 @@ def _costs(result: Any, even: Any) -> list[dict[str, Any]]:
     return [{"name": name, "value": value, "meaning": meaning} for name, value, meaning in rows]
 
 
-def _again(result: Any) -> str:
+def again(call: str, name: str, result: Any) -> str:
+    """How to make a result again.
+
+    Args:
+        call: what made it, as far as it is known.
+        name: of the result in there.
+        result: for its seed and time.
+    """
     versions = files.provenance({}, result.seed, result.seconds)["versions"]
     known = ", ".join(f"{name} {version}" for name, version in versions.items())
-    words = f"result = understudy.fit(target, seed={result.seed})\nresult.report('report.html')"
+    words = f"{call}  # and the settings that were given\n{name}.report('report.html')"
     code = f"<pre>{html.escape(words)}</pre>\n<p>With {html.escape(known)}.</p>"
     return f"<h2>How to make it again</h2>\n{code}"
