@@ -70,7 +70,7 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
         if "draw" in steps:
             keep(place, draw(task, place, settings))
         if "judge" in steps:
-            for row in judge(task, place, settings.seed):
+            for row in judge(task, place, settings):
                 print(task, row["method"], row["observation"], round(row["c2st"], 3), flush=True)
                 files.append_row(out / ROWS, row)
         jax.clear_caches()
@@ -128,13 +128,14 @@ def keep(place: Path, drawn: Iterator[tuple[dict[str, Any], np.ndarray]]) -> Non
     np.savez(place.with_suffix(".npz"), rows=json.dumps(rows), draws=np.stack(draws))
 
 
-def judge(task: str, place: Path, seed: int) -> Iterator[dict[str, Any]]:
+def judge(task: str, place: Path, settings: Any) -> Iterator[dict[str, Any]]:
     """The rows that were kept, with the C2ST of their draws."""
     known = reference(task)
     with np.load(place.with_suffix(".npz"), allow_pickle=False) as held:
         rows, draws = json.loads(str(held["rows"])), held["draws"]
     for row, z in zip(rows, draws, strict=True):
-        yield row | {"c2st": c2st(z, known.draws[row["observation"] - 1], seed)}
+        if row["observation"] <= settings.observations:
+            yield row | {"c2st": c2st(z, known.draws[row["observation"] - 1], settings.seed)}
 
 
 def c2st(draws: np.ndarray, known: np.ndarray, seed: int) -> float:

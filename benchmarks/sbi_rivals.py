@@ -176,7 +176,7 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
             if "draw" in steps:
                 keep(place, draw(task, method, settings))
             if "judge" in steps:
-                for row in judge(task, place, settings.seed):
+                for row in judge(task, place, settings):
                     print(task, method, row["observation"], round(row["c2st"], 3), flush=True)
                     files.append_row(out / ROWS, row)
     return summary(files.read_rows(out / ROWS))

@@ -240,7 +240,7 @@ def _rounds(
         score = learning.run(length, _LATER_RATE if i else _FIRST_RATE, line, spent, keep)
         line.stage("judging")
         found = judge(learning.student)
-        if learning.agreed(found.enough):
+        if learning.agreed(float(found.enough)):
             finish = "that is enough"
         elif score - before < _ENOUGH_GAIN:
             finish = "more of the same would teach it no more"
