@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -216,6 +217,27 @@ def can_name_a_file(text: str) -> bool:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
         return False
+
+
+def fits(name: str, rows: int, width: int) -> int:
+    """As many rows of so many numbers, if the machine's memory could hold them at all.
+
+    What is too large for it by far makes some programs end instead of raising.
+    """
+    if rows * width * 8 > _memory():
+        raise IngredientError(
+            f"{name} is a number of rows that fit into memory; {rows:,} rows of {width} numbers do not; "
+            "ask for fewer at a time."
+        )
+    return rows
+
+
+def _memory() -> float:
+    """Bytes of the machine's memory; endless where the system does not say."""
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
+        return math.inf
+    return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def random_key(key: Any) -> Key:
