@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import posteriors_report as posteriors
+from benchmarks import sbi_report as sbi
 from experiments.appendix import tables as appendix
 from experiments.bnn import report as bnn
 from experiments.bnn.predictions import load_predictions
@@ -258,6 +259,8 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "posteriors": lambda results: table(posteriors.EACH, posteriors.each(results)),
     "posteriors_families": lambda results: table(posteriors.FAMILIES, posteriors.families(results)),
     "posteriors_goals": lambda results: table(posteriors.GOALS, posteriors.goals(results)),
+    "sbi": lambda results: table(sbi.C2ST, sbi.accuracies(results)),
+    "sbi_costs": lambda results: table(sbi.COSTS, sbi.costs(results)),
     "bnn_ll": partial(bnn_table, name="test_ll", best=max),
     "bnn_error": partial(bnn_table, name="test_error", best=min),
     "bnn_ece": partial(bnn_means, name="ece", digits=3),

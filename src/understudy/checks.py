@@ -18,7 +18,6 @@ from understudy.core import Condition, IngredientError, Key, Student, Target
 Function = TypeVar("Function", bound=Callable)
 
 
-_SHAPES_OF_KEYS = {"threefry2x32": (2,), "rbg": (4,), "unsafe_rbg": (4,)}
 LARGEST_SEED = 2**63 - 1
 LARGEST_COUNT = 2**31 - 1
 """Of draws or simulations in one call: JAX counts in 32 bits."""
@@ -229,7 +228,7 @@ def random_key(key: Any) -> Key:
         raise IngredientError(
             f"key is a random key such as jax.random.key(0), or a whole number; {shown(key)} came."
         )
-    if raw and shape in {(2,), (4,)} - {_SHAPES_OF_KEYS.get(jax.config.jax_default_prng_impl, shape)}:
+    if raw and shape in {(2,), (4,)} - {jax.eval_shape(jax.random.PRNGKey, 0).shape}:
         raise IngredientError(
             f"key is of another generator than JAX's own, {jax.config.jax_default_prng_impl}; give one "
             'that knows its generator, such as jax.random.wrap_key_data(key, impl="rbg").'

@@ -146,7 +146,7 @@ def test_without_a_budget_rounds_end_with_a_verdict_and_advice(monkeypatch, caps
 
 def test_no_settings_make_a_flow_of_the_size_of_the_problem():
     assert _flow(jax.random.key(0), 2, np.zeros(3)).enter.shape[0] == 6
-    assert _flow(jax.random.key(0), 10, np.zeros(3)).enter.shape[0] == 8
+    assert _flow(jax.random.key(0), 20, np.zeros(3)).enter.shape[0] == 8
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ from understudy.report.amortised import learning_picture
 from understudy.report.figures import Picture
 from understudy.report.findings import trust_picture
 from understudy.surroundings import own_settings, with_own_settings
-from understudy.teachers import hmc
+from understudy.teachers import Compose, IndependenceMetropolis, hmc
 from understudy.teachers.preconditioned import Rescaled
 
 if TYPE_CHECKING:
@@ -165,6 +165,9 @@ class Amortised(eqx.Module):
     @with_own_settings
     def __call__(self, data: Any, *args: Any, **kwargs: Any) -> Posterior:
         """The posterior of one data set.
+
+        Its own draws are given where :meth:`sample` would give them. Else they begin at those that
+        ``sample`` gives, picked by weights or moved by chains, and are moved on.
 
         Args:
             data: the observed site, or a dictionary of several; NaN where a number is missing.
@@ -457,11 +460,13 @@ def _verdict(done: finishing.Finished, novelty: float) -> Verdict:
     return Verdict(tuple(figures))
 
 
-def _teacher(record: Float[np.ndarray, "n d"]) -> Rescaled:
+def _teacher(record: Float[np.ndarray, "n d"]) -> Compose:
+    """Local moves and an offer of the student's, as :func:`finishing.run_chains` makes them."""
     d = record.shape[1]
     affine = whitening(record, shrinkage=d / (len(record) + d))
     inner = hmc(0.4 / d**0.25, 6, steps=2, jitter=0.5)
-    return Rescaled(inner, *(jnp.asarray(part, jnp.float32) for part in affine))
+    local = Rescaled(inner, *(jnp.asarray(part, jnp.float32) for part in affine))
+    return Compose(local, IndependenceMetropolis(finishing.OFFERED))
 
 
 def _named_sites(target: Any, z: np.ndarray, data: DataSet) -> dict[str, np.ndarray]:

@@ -34,7 +34,10 @@ from understudy.training.recording import watch
 HELD_OUT = 1024
 # Updates between two looks at the clock at most, and how many looks there are at least.
 CHUNK, _LOOKS = 25, 50
-_RATE = 1e-3
+# The share of the time in which the rate climbs, and where it begins.
+_CLIMB, _LEAST_RATE = 0.02, 0.1
+# Adam forgets the size of gradients within a hundred updates, as trainings of minutes ask for.
+_FORGETS = 0.99
 _LARGEST_GRADIENT = 5.0
 _NUMBERS_A_BATCH = 2**16
 
@@ -245,7 +248,7 @@ class Learning:
     def run(
         self,
         seconds: float,
-        rate: float = _RATE,
+        rate: float,
         line: Progress | None = None,
         spent: float = 0.0,
         keep: Callable[[State, float], None] | None = None,
@@ -260,7 +263,7 @@ class Learning:
             keep: called with the state and the seconds spent, between two chunks.
         """
         clock = _Clock(self, seconds, rate, line, spent, keep)
-        self.state = paced(self.state, rate)
+        self.state = paced(self.state, pace(rate, clock.looked))
         chunk = self._chunk(seconds)
         self.training.run(self.state, 2**31 - 1, chunk, [watch, clock])
         self.state = clock.state
@@ -332,7 +335,13 @@ class _Clock:
             self.keep(chunk.state, spent)
         if share >= 1:
             raise StopTraining
-        return paced(chunk.state, self.rate * 0.5 * (1 + math.cos(math.pi * share)))
+        return paced(chunk.state, pace(self.rate, share))
+
+
+def pace(rate: float, share: float) -> float:
+    """The rate of learning after a share of the time: it climbs, and falls to nothing as a cosine."""
+    climbed = min(1.0, max(_LEAST_RATE, share / _CLIMB))
+    return rate * climbed * 0.5 * (1 + math.cos(math.pi * share))
 
 
 def paced(state: State, rate: float) -> State:
@@ -345,7 +354,8 @@ def paced_adam() -> optax.GradientTransformation:
     """Adam whose rate is a leaf of its state."""
 
     def build(learning_rate):
-        return optax.chain(optax.clip_by_global_norm(_LARGEST_GRADIENT), optax.adam(learning_rate))
+        adam = optax.adam(learning_rate, b2=_FORGETS)
+        return optax.chain(optax.clip_by_global_norm(_LARGEST_GRADIENT), adam)
 
     return optax.inject_hyperparams(build)(learning_rate=0.0)
 
