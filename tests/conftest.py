@@ -8,11 +8,10 @@ import os
 import signal
 from pathlib import Path
 
-# Flags that are set already come last, and win.
+# Flags that are set already come last, and win. The older emitters save a third of all compiling.
 os.environ["XLA_FLAGS"] = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_use_fusion_emitters=false "  # a third of all compiling
-    + os.environ.get("XLA_FLAGS", "")
+    "--xla_cpu_use_fusion_emitters=false " + os.environ.get("XLA_FLAGS", "")
 )
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
@@ -45,7 +44,7 @@ LONGEST = (
     "test_quickstart.py",
     "test_amortised.py",
 )
-MOST_MAPS = 15_000
+MOST_MAPS = 4_000  # about two gigabytes of programs
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,6 +4,8 @@ Everything else is written once and runs on a CPU, a GPU and a TPU alike. What w
 on CPUs; for the others the compiler's own choices hold, and the forms that they were made for.
 """
 
+import contextlib
+import os
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -21,6 +23,7 @@ class Backend(NamedTuple):
         keys: the generator inside ``fit``, whose keys never leave it.
         convolutions: "products" writes convolutions as matrix products, "own" leaves them to XLA.
         double: whether log densities are computed in double precision.
+        parts: whether its devices are parts of one machine that programs may take without being told.
     """
 
     quick: Options
@@ -28,6 +31,7 @@ class Backend(NamedTuple):
     keys: str
     convolutions: Literal["products", "own"]
     double: bool
+    parts: bool
 
 
 # On a CPU convolutions are slow, above all inside loops, and matrix products are not. Parts of the host
@@ -39,8 +43,9 @@ _CPU = Backend(
     keys="unsafe_rbg",
     convolutions="products",
     double=True,
+    parts=True,
 )
-_GPU = Backend(quick=None, split=None, keys="unsafe_rbg", convolutions="own", double=True)
+_GPU = Backend(None, None, keys="unsafe_rbg", convolutions="own", double=True, parts=False)
 # A TPU has no numbers of 64 bits of its own.
 _TPU = _GPU._replace(double=False)
 
@@ -49,3 +54,20 @@ def backend(name: str | None = None) -> Backend:
     """The choices for a kind of machine; None is the one that JAX uses by default."""
     name = jax.default_backend() if name is None else name
     return {"cpu": _CPU, "tpu": _TPU}.get(name, _GPU)
+
+
+def see_cores() -> None:
+    """Let JAX count the cores of a CPU as devices, unless it runs already or was told how many.
+
+    Later it is too late; and programs that run on one of them still use the threads of all.
+    """
+    told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if told or "JAX_NUM_CPU_DEVICES" in os.environ or jax.config.jax_num_cpu_devices != -1:
+        return
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", cores())
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

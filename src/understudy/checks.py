@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +19,6 @@ from understudy.core import Condition, IngredientError, Key, Student, Target
 Function = TypeVar("Function", bound=Callable)
 
 
-_SHAPES_OF_KEYS = {"threefry2x32": (2,), "rbg": (4,), "unsafe_rbg": (4,)}
 LARGEST_SEED = 2**63 - 1
 LARGEST_COUNT = 2**31 - 1
 """Of draws or simulations in one call: JAX counts in 32 bits."""
@@ -219,6 +219,27 @@ def can_name_a_file(text: str) -> bool:
         return False
 
 
+def fits(name: str, rows: int, width: int) -> int:
+    """As many rows of so many numbers, if the machine's memory could hold them at all.
+
+    What is too large for it by far makes some programs end instead of raising.
+    """
+    if rows * width * 8 > _memory():
+        raise IngredientError(
+            f"{name} is a number of rows that fit into memory; {rows:,} rows of {width} numbers do not; "
+            "ask for fewer at a time."
+        )
+    return rows
+
+
+def _memory() -> float:
+    """Bytes of the machine's memory; endless where the system does not say."""
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
+        return math.inf
+    return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
 def random_key(key: Any) -> Key:
     """A random key, or the one that a whole number stands for."""
     if _as_whole(key) is not None:
@@ -229,7 +250,7 @@ def random_key(key: Any) -> Key:
         raise IngredientError(
             f"key is a random key such as jax.random.key(0), or a whole number; {shown(key)} came."
         )
-    if raw and shape in {(2,), (4,)} - {_SHAPES_OF_KEYS.get(jax.config.jax_default_prng_impl, shape)}:
+    if raw and shape in {(2,), (4,)} - {jax.eval_shape(jax.random.PRNGKey, 0).shape}:
         raise IngredientError(
             f"key is of another generator than JAX's own, {jax.config.jax_default_prng_impl}; give one "
             'that knows its generator, such as jax.random.wrap_key_data(key, impl="rbg").'

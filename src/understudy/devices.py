@@ -20,6 +20,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
+from understudy.backend import backend, see_cores
 from understudy.checks import shown, whole
 from understudy.core import IngredientError
 
@@ -29,24 +30,7 @@ _HEARTBEAT = 30
 _DRAWING: ContextVar[tuple[Any, ...]] = ContextVar("devices that draw", default=())
 
 
-def _see_cores() -> None:
-    """Let JAX count the cores of a CPU as devices, unless it runs already or was told how many.
-
-    Later it is too late; and programs that run on one of them still use the threads of all.
-    """
-    told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if told or "JAX_NUM_CPU_DEVICES" in os.environ or jax.config.jax_num_cpu_devices != -1:
-        return
-    with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", cores())
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-_see_cores()
+see_cores()
 
 Devices = int | Sequence[Any] | Mesh | None
 """How many, which, or a mesh with one axis; None is JAX's default device, or all cores of a CPU where a
@@ -79,7 +63,7 @@ def mesh_of(devices: Devices) -> Mesh | None:
 
 def mesh_of_cores(rows: int) -> Mesh | None:
     """The cores of a CPU as devices, where there are several that can share so many rows."""
-    if jax.default_backend() != "cpu" or jax.config.jax_default_device is not None:
+    if not backend().parts or jax.config.jax_default_device is not None:
         return None
     there = jax.local_devices()
     return _mesh(there) if len(there) > 1 and rows % len(there) == 0 else None

@@ -1,4 +1,4 @@
-"""What users set in JAX for their own code, what holds inside the library, and what the machine gives.
+"""What users set in JAX for their own code, and what holds inside the library.
 
 Strict promotion of dtypes and a stop at the first NaN are of use where one's own code is looked at. Here
 dtypes meet on purpose, and what is not finite is put aside rather than forbidden.
@@ -6,7 +6,6 @@ dtypes meet on purpose, and what is not finite is put aside rather than forbidde
 
 import contextlib
 import functools
-import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -83,8 +82,3 @@ def in_double(tree: Any) -> Any:
         return jnp.asarray(leaf, jnp.float64) if floating else leaf
 
     return jax.tree.map(wide, tree)
-
-
-def cores() -> int:
-    """The processor's cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

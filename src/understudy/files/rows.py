@@ -10,10 +10,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from understudy.backend import cores
 from understudy.files.errors import StoreError, reason
 from understudy.files.plain import plain
 from understudy.files.replacing import checked_path, read_file, replace_file
-from understudy.surroundings import cores
 
 _PACKAGES = ("jax", "blackjax", "equinox", "optax", "numpy", "understudy")
 

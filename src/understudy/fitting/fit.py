@@ -18,6 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from understudy import checks
+from understudy.backend import cores
 from understudy.checks import LARGEST_COUNT, LARGEST_SEED, instance, one_positive, whole
 from understudy.core import IngredientError, Target
 from understudy.devices import Devices, agreed, is_first, mesh_of
@@ -39,7 +40,7 @@ from understudy.posterior import Posterior, Stage
 from understudy.posterior.draws import columns, keep_programs
 from understudy.posterior.verdict import Verdict
 from understudy.progress import Progress
-from understudy.surroundings import cores, own_settings
+from understudy.surroundings import own_settings
 from understudy.teachers import hmc
 from understudy.teachers.coordinated import InCoordinates
 from understudy.training import Interrupted

@@ -224,7 +224,7 @@ class BatchNormalisation(eqx.Module):
 
     gain: Float[Array, " c"]
     shift: Float[Array, " c"]
-    stored: paramax.NonTrainable | None
+    stored: tuple[paramax.NonTrainable, paramax.NonTrainable] | None
 
     def __init__(self, channels: int):
         self.gain = jnp.ones(whole("channels", channels))

@@ -11,6 +11,7 @@ import numpy as np
 from understudy.backend import backend
 from understudy.checks import (
     LARGEST_COUNT,
+    fits,
     instance,
     one_fraction,
     random_key,
@@ -94,7 +95,8 @@ def check(
     same_size(target, student, *repeats)
     if simulate is not None:
         check_simulate(simulate, target.dim)
-    n = -(-whole("draws", draws, least=BLOCK) // BLOCK) * BLOCK
+    wanted = fits("draws", whole("draws", draws, least=BLOCK), target.dim)
+    n = -(-wanted // BLOCK) * BLOCK
     level = one_fraction("level", level)
     keys = _five_keys(random_key(key))
     names = names_of(target)
