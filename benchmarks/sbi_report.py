@@ -15,7 +15,7 @@ from understudy.amortising.amortised import ROUTES
 Row = Mapping[str, Any]
 
 RIVALS = ("sbi NPE", "bayesflow FM")
-C2ST = ("task", "student", "finished", "worst", *RIVALS)
+C2ST = ("task", "observations", "student", "finished", "worst", *RIVALS)
 """Header of the classifier's accuracies."""
 COSTS = ("task", *ROUTES, "trusted", "training, s", "simulations", "likelihoods", "gradients")
 """Header of how the draws came about, and of what they cost."""
@@ -27,6 +27,7 @@ def accuracies(results: Path) -> list[list[str]]:
     return [
         [
             task,
+            str(len({row["observation"] for row in rows if row["method"] == METHODS[1]})),
             *(_mean(rows, method) for method in METHODS),
             _shown(max((r["c2st"] for r in rows if r["method"] == METHODS[1]), default=None)),
             *(_mean(rows, method) for method in RIVALS),
