@@ -8,7 +8,9 @@ accelerators the devices are parts of the host. Run: ``python benchmarks/devices
 
 import argparse
 import json
+import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -18,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+COLLECTIVES = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
+SHAPE = re.compile(r"([a-z]+\d*)\[([\d,]*)\]")
 ROOT = Path(__file__).resolve().parents[1]
 ONE_CORE, DEFAULT = "one core", "default"
 PRESETS = {
@@ -40,50 +44,59 @@ class Work(NamedTuple):
         run: repeats it so many times.
         worth: units of work in one repetition.
         unit: their name.
-        parameters: numbers that devices must agree on after every repetition.
+        program: what the compiler made of it.
     """
 
     run: Callable[[int], Any]
     worth: float
     unit: str
-    parameters: int
+    program: str
 
 
 def digits(devices: int | None) -> Work:
-    """Updates of encoder and decoder on 64 images, Hamiltonian chains between them."""
+    """Updates of encoder and decoder on 100 images, Hamiltonian chains between them."""
     import jax
     import numpy as np
     import optax
 
     from experiments.mnist.methods import METHODS, make_model, make_student
     from understudy import Binarised
+    from understudy.training import Learner, Training
 
     stage = METHODS["HMC-VI, T=2"].stages[-1]
     keys = jax.random.split(jax.random.key(0))
     pixels = np.random.default_rng(0).integers(0, 256, (512, 28, 28), np.uint8)
     rates = {"optimiser": optax.adam(1e-3), "model_optimiser": optax.adam(1e-3)}
     ingredients = make_model(keys[0]), make_student(stage.encoder, keys[1], 0), stage.teacher("eta")
-    return _training(stage.feedback(), ingredients, Binarised(pixels, 64), devices, 1, 64, rates)
+    learner = Learner(stage.feedback(), particles=1, **rates)
+    data = Binarised(pixels, 100)
+    training = Training(learner, *ingredients, data, devices=devices, split=devices is None)
+    return _updates(training.compile(), 100, "images")
 
 
 def simulated(devices: int | None) -> Work:
-    """Updates of a conditional flow on 256 pairs, drawn afresh."""
+    """Updates of what `amortise` trains for regressions of 100 rows, on 256 simulated data sets."""
     import jax
-    import jax.numpy as jnp
+    import numpy as np
+    import numpyro
+    from numpyro import distributions as dist
 
-    from understudy.amortising.learning import OfPair, Pair, Told
-    from understudy.feedbacks import InclusiveKL
-    from understudy.students import SplineFlow
-    from understudy.teachers import Identity
+    from understudy.amortising.amortise import _begin
+    from understudy.amortising.learning import Learning, simulate
+    from understudy.amortising.models import simulator_of
 
-    def pairs(key):
-        first, second = jax.random.split(key)
-        z = jax.random.normal(first, (256, 4))
-        return Pair(z, jnp.repeat(z, 16, 1) + jax.random.normal(second, (256, 64)))
+    def regression(covariates, y=None):
+        weights = numpyro.sample("weights", dist.Normal(0, 1).expand([6]).to_event(1))
+        scale = numpyro.sample("scale", dist.HalfNormal(1))
+        with numpyro.plate("rows", len(covariates)):
+            numpyro.sample("y", dist.Normal(covariates @ weights, scale), obs=y)
 
-    student = SplineFlow(jax.random.key(0), 4, jnp.zeros(64), layers=6, width=64)
-    ingredients = OfPair(None, 4), Told(student), Identity()
-    return _training(InclusiveKL(control=False), ingredients, pairs, devices, 1, 256, {})
+    covariates = np.random.default_rng(0).normal(size=(100, 6)).astype(np.float32)
+    simulator = simulator_of(regression, (covariates,), {}, "y", None, None, False)
+    seen = simulate(jax.random.key(0), simulator, 1024)
+    student = _begin(jax.random.key(1), simulator, seen, None, None)
+    learning = Learning(simulator, student, seen, 0, devices)
+    return _updates(learning.training, learning.conditions.size, "simulations")
 
 
 def evaluated(devices: int | None) -> Work:
@@ -97,36 +110,56 @@ def evaluated(devices: int | None) -> Work:
     random = np.random.default_rng(0)
     rows = random.normal(size=(4000, 40))
     target = logistic_regression(rows, (random.uniform(size=4000) < 0.5).astype(float))
-    evaluate = Evaluations(target, mesh_of(devices))
+    evaluate = Evaluations(target, mesh_of(devices), split=devices is None)
     z = random.normal(size=(BLOCK, target.dim))
 
     def run(times):
         for _ in range(times):
             evaluate(z)
 
-    return Work(run, BLOCK, "gradients", 0)
+    return Work(run, BLOCK, "gradients", evaluate.program)
 
 
 WORKS = {"digits": digits, "simulated": simulated, "evaluated": evaluated}
 
 
-def _training(feedback, ingredients, data, devices, particles, conditions, rates) -> Work:
-    import equinox as eqx
-    import jax
-
-    from understudy.core import partition
-    from understudy.training import Learner, Training
-
-    learner = Learner(feedback, particles=particles, **rates)
-    training = Training(learner, *ingredients, data, devices=devices).compile()
-    learnt = partition((training.state.student, training.state.target))[0]
-    leaves = jax.tree.leaves(eqx.filter(learnt, eqx.is_array))
+def _updates(training: Any, worth: int, unit: str) -> Work:
+    """Updates of a compiled training, one after the other."""
     now = [training.state]
 
-    def run(times):
+    def run(times: int) -> None:
         now[0] = training.advance(now[0], times)[0]
 
-    return Work(run, conditions, "conditions", sum(leaf.size for leaf in leaves))
+    return Work(run, worth, unit, training.program)
+
+
+def exchanged(program: str) -> int:
+    """Bytes that a device has from the others in one repetition, by the collectives of its program."""
+    parts: dict[str, tuple[int, list[tuple[str, int]]]] = {}
+    name = ""
+    for line in program.splitlines():
+        if head := re.match(r"(?:ENTRY )?%?([\w.-]+) .*\{$", line):
+            name = head[1]
+            parts[name] = (0, [])
+        elif found := re.search(rf"= (.*?) (?:{COLLECTIVES})(?:-start)?\(", line):
+            parts[name] = (parts[name][0] + sum(map(_bytes, SHAPE.findall(found[1]))), parts[name][1])
+        elif body := re.search(r"body=%?([\w.-]+)", line):
+            times = re.search(r'known_trip_count":\{"n":"(\d+)"', line)
+            parts[name][1].append((body[1], int(times[1]) if times else 1))
+        elif called := re.search(r"(?:calls|to_apply)=%?([\w.-]+)", line):
+            parts[name][1].append((called[1], 1))
+
+    def total(name: str) -> int:
+        own, inner = parts.get(name, (0, []))
+        return own + sum(times * total(other) for other, times in inner)
+
+    entry = re.search(r"^ENTRY %?([\w.-]+)", program, re.MULTILINE)
+    return total(entry[1]) if entry else 0
+
+
+def _bytes(shape: tuple[str, str]) -> int:
+    width = int(re.sub(r"\D", "", shape[0]) or 8) // 8 or 1
+    return width * math.prod(int(size) for size in shape[1].split(",") if size)
 
 
 def measured(name: str, devices: int | None, rounds: int, seconds: float) -> dict[str, Any]:
@@ -149,7 +182,7 @@ def measured(name: str, devices: int | None, rounds: int, seconds: float) -> dic
         "unit": f"{work.unit} a second",
         "wall_seconds": statistics.median(wall),
         "processor_seconds": statistics.median(processor),
-        "bytes_exchanged": 4 * work.parameters,
+        "bytes_exchanged": exchanged(work.program),
         "platform": jax.default_backend(),
         "devices_there": len(jax.devices()),
     }
@@ -158,6 +191,7 @@ def measured(name: str, devices: int | None, rounds: int, seconds: float) -> dic
 def child(name: str, setting: str, rounds: int, seconds: float) -> dict[str, Any] | None:
     """One piece of work in a process whose JAX sees the devices asked for; None where they are not."""
     count = None if setting in (ONE_CORE, DEFAULT) else int(setting.split()[0])
+    count = 1 if setting == ONE_CORE else count
     there = {"JAX_NUM_CPU_DEVICES": str(count)} if count else {}
     words = [name, setting, str(rounds), str(seconds)]
     command = [sys.executable, "-m", "benchmarks.devices", "--child", *words]
@@ -169,7 +203,7 @@ def child(name: str, setting: str, rounds: int, seconds: float) -> dict[str, Any
 
 
 def at_work(name: str, setting: str, rounds: str, seconds: str) -> None:
-    """What a child process does."""
+    """What a child process does; on one core JAX sees one device."""
     if setting == ONE_CORE and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     count = None if setting in (ONE_CORE, DEFAULT) else int(setting.split()[0])

@@ -50,7 +50,10 @@ class Settings:
     budget: float = option(120.0, "seconds that a fit may take", least=1)
     seed: int = option(0, "of everything random", least=0)
     workers: str | None = option(
-        None, 'processes, "local" or the address of a Dask cluster', shown="this process"
+        None,
+        'processes, "local" or the address of a Dask cluster',
+        shown="this process",
+        also="cluster",
     )
 
     def __post_init__(self):

@@ -4,7 +4,7 @@ They are given simulations alone, as they are made for, and not the likelihood t
 NPE has neural spline flows and 100,000 simulations, the most of its published figures; flow matching
 simulates as it learns. Both learn parameters without bounds, so that no draw leaks out of the prior, and
 train for as long as they are told; else they are as their libraries offer them. Rows are those of
-``benchmarks/sbi.py``, with the same C2ST.
+``benchmarks/sbi.py``, with the same C2ST, and so are the steps, of which ``draw`` trains too.
 
 What the project itself does not need: ``pip install -r benchmarks/sbi_requirements.txt``.
 """
@@ -24,16 +24,16 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.sbi import DRAWS, ROWS, c2st, summary
+from benchmarks.sbi import DRAWS, ROWS, judge, keep, named, summary
 from benchmarks.sbi_tasks import TASKS, folder, parameters, reference, simulator
 from experiments.rows import provenance
 from understudy import files
 from understudy.amortising.learning import simulate
 from understudy.cli.main import guarded
 from understudy.cli.settings import check_settings, option, run_with_settings
-from understudy.core import IngredientError
 
 SIMULATIONS, BATCH, EPOCH = 100_000, 256, 200
+STEPS = ("draw", "judge")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Settings:
     observations: int = option(10, "how many of the ten", least=1, most=10)
     simulations: int = option(SIMULATIONS, "that NPE learns from", least=1000)
     seed: int = option(0, "of everything random", least=0)
+    steps: str = option(",".join(STEPS), "steps with commas between them")
 
     def __post_init__(self):
         """Only what can be."""
@@ -62,6 +63,9 @@ class Learnt(NamedTuple):
 def neural_posterior(task: Any, settings: Settings) -> Learnt:
     """Sbi's NPE with neural spline flows, for as many epochs as there is time, or until it stops."""
     import torch
+
+    # The folder of a script comes before libraries, and this one has an sbi.py of its own.
+    sys.path = [place for place in sys.path if Path(place) != Path(__file__).parent]
     from sbi.inference import NPE
 
     torch.manual_seed(settings.seed)
@@ -73,11 +77,12 @@ def neural_posterior(task: Any, settings: Settings) -> Learnt:
         torch.as_tensor(np.array(part), dtype=torch.float32) for part in (pairs.z, _flat(pairs.data))
     )
     trainer.append_simulations(z, x)
+    # Its limit is the number of the last epoch, counted from zero: these are two.
     begun = time.perf_counter()
-    # Its limit is the number of the last epoch, counted from zero.
-    trainer.train(max_num_epochs=0)
-    more = int((ends - time.perf_counter()) / (time.perf_counter() - begun))
-    estimator = trainer.train(max_num_epochs=max(more, 1), resume_training=True)
+    trainer.train(max_num_epochs=1)
+    each = (time.perf_counter() - begun) / 2
+    more = max(1, int((ends - time.perf_counter()) / each))
+    estimator = trainer.train(max_num_epochs=1 + more, resume_training=True)
 
     def draw(seen: np.ndarray) -> np.ndarray:
         with torch.no_grad():
@@ -159,28 +164,26 @@ METHODS = {"sbi NPE": neural_posterior, "bayesflow FM": flow_matching}
 
 def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str, Any]:
     """Train every rival on every task and compare its draws with the reference."""
-    tasks = _named(settings.only, TASKS, "a task")
-    methods = _named(settings.methods, tuple(METHODS), "a method")
+    tasks = named("tasks", settings.only, TASKS)
+    methods = named("methods", settings.methods, tuple(METHODS))
+    steps = named("steps", settings.steps, STEPS)
     for task in tqdm(tasks, disable=progress is False):
         if not (folder() / f"{task}.npz").exists():
             print(f"{folder() / task}.npz is not there, so {task} is left out; set UNDERSTUDY_DATA.")
             continue
         for method in methods:
-            for row in measure(task, method, settings):
-                files.append_row(out / ROWS, row)
+            place = out / "kept" / f"{task}-{settings.seed}-{method.replace(' ', '-')}"
+            if "draw" in steps:
+                keep(place, draw(task, method, settings))
+            if "judge" in steps:
+                for row in judge(task, place, settings):
+                    print(task, method, row["observation"], round(row["c2st"], 3), flush=True)
+                    files.append_row(out / ROWS, row)
     return summary(files.read_rows(out / ROWS))
 
 
-def _named(given: str | None, known: tuple[str, ...], what: str) -> tuple[str, ...]:
-    names = known if given is None else tuple(given.split(","))
-    for name in names:
-        if name not in known:
-            raise IngredientError(f"{name!r} is not {what}; they are {', '.join(known)}.")
-    return names
-
-
-def measure(task: str, method: str, settings: Settings) -> Iterator[dict[str, Any]]:
-    """A row for every observation."""
+def draw(task: str, method: str, settings: Settings) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """A row without its judgement, and the draws, for every observation."""
     started = time.perf_counter()
     model, known = simulator(task), reference(task)
     learnt = METHODS[method](model, settings)
@@ -188,12 +191,12 @@ def measure(task: str, method: str, settings: Settings) -> Iterator[dict[str, An
     constrain = jax.jit(jax.vmap(model.target.constrain))
     for i in range(settings.observations):
         sites = constrain(jnp.asarray(learnt.draw(known.observations[i])))
-        draws = parameters(task, {name: np.asarray(value)[None] for name, value in sites.items()})[0]
         row = {"task": task, "method": method, "observation": i + 1, "seed": settings.seed}
-        row |= {"c2st": c2st(draws, known.draws[i], settings.seed), "train_seconds": spent}
-        row |= {"simulations": learnt.simulations, "likelihoods": 0, "gradients": 0}
-        print(task, method, i + 1, round(row["c2st"], 3), flush=True)
-        yield row | provenance(settings, settings.seed, time.perf_counter() - started)
+        row |= {"train_seconds": spent, "simulations": learnt.simulations}
+        row |= {"likelihoods": 0, "gradients": 0}
+        row |= provenance(settings, settings.seed, time.perf_counter() - started)
+        named_sites = {name: np.asarray(value)[None] for name, value in sites.items()}
+        yield row, parameters(model, named_sites)[0]
 
 
 def main(words: list[str]) -> None:

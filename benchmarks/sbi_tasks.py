@@ -53,10 +53,9 @@ def simulator(task: str) -> PriorSimulator:
     return {name: globals()[f"_{name}"] for name in TASKS}[task]()
 
 
-def parameters(task: str, draws: dict[str, np.ndarray]) -> np.ndarray:
-    """Draws as columns in the order of the reference."""
-    del task
-    columns = [np.asarray(value) for value in draws.values()]
+def parameters(task: PriorSimulator, draws: dict[str, np.ndarray]) -> np.ndarray:
+    """Draws as columns in the order of the reference, which is that of the prior."""
+    columns = [np.asarray(draws[site.name]) for site in task.target.sites]
     columns = [value[..., None] if value.ndim < 3 else value for value in columns]
     return np.concatenate(columns, -1)
 

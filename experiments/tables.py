@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import posteriors_report as posteriors
+from benchmarks import sbi_report as sbi
 from experiments.appendix import tables as appendix
 from experiments.bnn import report as bnn
 from experiments.bnn.predictions import load_predictions
@@ -211,6 +212,26 @@ def trust_summary(results: Path) -> str:
     return table(("figure", "measured"), lines)
 
 
+def hardening_table(results: Path) -> str:
+    """What became of processes that were killed, and of files that were damaged."""
+    (row,) = files.read_rows(results / "hostile.jsonl")
+    refused = f"{row['refused']:,} refused, {row['legal']} legal (numbers alone were altered)"
+    worst = row["loaded"] + row["crashed"] + row["hung"] + row["traceback"]
+    memory = f"{row['largest_reader_kilobytes'] / 2**20:.2f} GiB"
+    lines = [
+        *(_kills_line(row) for row in files.read_rows(results / "kills.jsonl")),
+        (f"{row['files']:,} damaged and hostile files", refused),
+        ("let in with a wrong checksum, crashed, hung or ended in a traceback", str(worst)),
+        ("memory of the largest reader, with all it imports", memory),
+    ]
+    return table(("tried", "what came of it"), lines)
+
+
+def _kills_line(row: Row) -> tuple[str, str]:
+    came = f"{row['resumed']} went on, {row['whole']} left whole files, {row['litter']} left litter"
+    return f"{row['kills']} kills (`kill -9`) in `{row['name']}`", came
+
+
 def _shares(rows: Sequence[Row]) -> str:
     seeds = sum(row["seeds"] for row in rows)
     parts = [sum(row[name] for row in rows) for name in ("flagged", "warned")]
@@ -234,9 +255,12 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "figures": figures_table,
     "trust": trust_table,
     "trust_summary": trust_summary,
+    "hardening": hardening_table,
     "posteriors": lambda results: table(posteriors.EACH, posteriors.each(results)),
     "posteriors_families": lambda results: table(posteriors.FAMILIES, posteriors.families(results)),
     "posteriors_goals": lambda results: table(posteriors.GOALS, posteriors.goals(results)),
+    "sbi": lambda results: table(sbi.C2ST, sbi.accuracies(results)),
+    "sbi_costs": lambda results: table(sbi.COSTS, sbi.costs(results)),
     "bnn_ll": partial(bnn_table, name="test_ll", best=max),
     "bnn_error": partial(bnn_table, name="test_error", best=min),
     "bnn_ece": partial(bnn_means, name="ece", digits=3),

@@ -13,6 +13,7 @@ from numpyro import distributions as dist
 
 import understudy
 from tests.amortising.models import COVARIATES, regression
+from understudy import Gradients
 from understudy.amortising import PriorSimulator
 from understudy.students import FullGaussian, SplineFlow
 
@@ -51,6 +52,7 @@ TRAINING: dict[str, Callable[[], Any]] = {
     "a number for a site": lambda: amortised(observed=3),
     "a site twice": lambda: amortised(observed=["y", "y"]),
     "sites as keys": lambda: amortised(observed={"y": 1}),
+    "gradients for seconds": lambda: amortised(budget=Gradients(100)),
     "half a row": lambda: amortised(sizes=(1.5, 10)),
     "a word for missing": lambda: amortised(missing="yes"),
     "a word for the cache": lambda: amortised(cache="here"),
@@ -97,6 +99,11 @@ TRAINED: dict[str, Callable[[], Any]] = {
     "a word for finish": lambda: inference().sample(0, Y[None], 10, finish="no"),
     "far too many simulations": lambda: inference().check(simulations=10**15),
     "far too many draws to check": lambda: inference().check(draws=10**15),
+    "several levels": lambda: inference().check(level=np.array([0.01, 0.02])),
+    "gradients for seconds of teaching": lambda: inference().teach(Y[None], budget=Gradients(3)),
+    "teaching at nothing": lambda: inference().teach(None),
+    "a key of another generator": lambda: inference().sample(jax.random.PRNGKey(0, impl="rbg"), Y[None]),
+    "a key for a seed": lambda: inference().teach(Y[None], seed=jax.random.key(0)),
     "a word for a seed": lambda: inference().teach(Y[None], seed="x"),
     "a negative seed": lambda: inference().teach(Y[None], seed=-1),
     "a seed too large": lambda: inference().teach(Y[None], seed=2**70),

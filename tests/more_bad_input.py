@@ -1,21 +1,26 @@
 """Further kinds of bad input, by name; :mod:`tests.bad_input_cases` runs them with the others."""
 
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+import pandas
+import xarray
 from numpyro import distributions as dist
 
 import understudy
-from understudy import Binarised, Gradients, LogDensity, Minibatches
+from understudy import Binarised, Gradients, LogDensity, Minibatches, data
 from understudy.coordinates import plain_coordinates
 from understudy.evaluation import (
     annealed_evidence,
+    check,
     classifier_two_sample,
     energy_distance,
     importance_weighted,
@@ -50,7 +55,15 @@ from understudy.targets import (
     funnel,
     logistic_regression,
 )
-from understudy.teachers import InCoordinates, Recorded, Rescaled, hmc, mala, tempered_smc
+from understudy.teachers import (
+    InCoordinates,
+    Recorded,
+    Rescaled,
+    elliptical_slice,
+    hmc,
+    mala,
+    tempered_smc,
+)
 
 KEY = jax.random.key(0)
 NORMAL = LogDensity(lambda z: -(z @ z) / 2, 2)
@@ -254,6 +267,179 @@ def targets() -> dict[str, Callable[[], Any]]:
     }
 
 
+def strangers_densities() -> dict[str, Callable[[], Any]]:
+    """Densities and models with state, of odd numbers and of sizes that no machine holds."""
+    earlier, calls = [], []
+
+    def keeping(z: Any) -> Any:
+        earlier.append(z)
+        return -(earlier[0] @ z)
+
+    def drawing(z: Any) -> Any:
+        return -jnp.sum((z - np.random.default_rng().normal(size=2)) ** 2)
+
+    def site(value: Callable[[Any], Any]) -> Callable[[], Any]:
+        def model(y: Any) -> None:
+            z = numpyro.sample("z", dist.Normal(0, 1))
+            numpyro.deterministic("made", value(z))
+            numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+        return lambda: understudy.from_numpyro(model, np.ones(3))
+
+    def counting(y: Any) -> None:
+        calls.append(1)
+        numpyro.sample(f"z{len(calls)}", dist.Normal(0, 1))
+
+    def normal(y: Any) -> None:
+        numpyro.sample("y", dist.Normal(numpyro.sample("z", dist.Normal(0, 1)), 1), obs=y)
+
+    return {
+        "fitting a density that keeps draws": lambda: quick_fit(LogDensity(keeping, 2)),
+        "fitting a density that draws numbers": lambda: quick_fit(LogDensity(drawing, 2)),
+        "fitting a billion dimensions": lambda: quick_fit(LogDensity(lambda z: -(z @ z), 10**9)),
+        "fitting a density that is -inf": lambda: quick_fit(LogDensity(lambda z: -jnp.inf, 2)),
+        "fitting a density of a dictionary": lambda: quick_fit(LogDensity(lambda z: {"a": z @ z}, 2)),
+        "fitting a density of one entry": lambda: quick_fit(LogDensity(lambda z: -(z @ z)[None], 2)),
+        "fitting a density that writes into a draw": lambda: quick_fit(
+            LogDensity(lambda z: z.__setitem__(0, 1.0), 2)
+        ),
+        "parameters without a free number": lambda: LogDensity(
+            lambda a: a[0], {"a": (dist.constraints.simplex, (1,))}
+        ),
+        "a derived site that is a word": site(lambda z: "word"),
+        "a derived site that is a pair": site(lambda z: (z, z)),
+        "a derived site that is nothing": site(lambda z: None),
+        "sites that change from call to call": lambda: understudy.from_numpyro(counting, np.ones(3)),
+        "a model of a view of memory": lambda: understudy.from_numpyro(normal, memoryview(np.ones(3))),
+        "a model of long doubles": lambda: understudy.from_numpyro(normal, np.ones(3, np.longdouble)),
+        "a model of complex numbers": lambda: understudy.from_numpyro(normal, np.ones(3) * 1j),
+        "a model of a table of pandas": lambda: understudy.from_numpyro(
+            normal, pandas.DataFrame({"a": [1.0]})
+        ),
+        "a model of an array of xarray": lambda: understudy.from_numpyro(
+            normal, xarray.DataArray([1.0, 2.0])
+        ),
+    }
+
+
+class Odd(understudy.core.Student):
+    """A student whose draws are what a function says."""
+
+    give: Callable[[int], Any] = eqx.field(static=True)
+    dim: int = eqx.field(static=True, default=2)
+
+    def sample(self, key: Any, x: Any, n: int) -> Any:
+        return self.give(n)
+
+
+def strangers_settings() -> dict[str, Callable[[], Any]]:
+    """Settings of odd types, functions of other arguments, students and teachers of other shapes."""
+    made, device = Posterior(NORMAL, FullGaussian(2)), jax.devices()[0]
+
+    def train(**settings: Any) -> Any:
+        parts = NORMAL, DiagonalGaussian(2), mala(0.1), InclusiveKL()
+        return understudy.train(*parts, **{"updates": 2, "particles": 4, **settings})
+
+    def draws_of(give: Callable[[int], Any]) -> Callable[[], Any]:
+        return lambda: Posterior(NORMAL, Odd(give)).sample(0, 3)
+
+    return {
+        "gradients of nan": lambda: quick(budget=Gradients(float("nan"))),
+        "gradients without end": lambda: quick(budget=Gradients(float("inf"))),
+        "gradients of a word": lambda: quick(budget=Gradients("many")),
+        "half a gradient": lambda: quick(budget=Gradients(0.5)),
+        "a key for a seed": lambda: quick(seed=KEY),
+        "an array for a seed": lambda: quick(seed=np.array([1])),
+        "an array of truth for a seed": lambda: quick(seed=np.array(True)),
+        "a device twice": lambda: quick(devices=[device, device]),
+        "a device and a number": lambda: quick(devices=[device, 3]),
+        "no devices": lambda: quick(devices=[]),
+        "all devices in a word": lambda: quick(devices="all"),
+        "drawing on a device twice": lambda: made.sample(0, 3, devices=[device, device]),
+        "a key of another generator": lambda: made.sample(jax.random.PRNGKey(0, impl="rbg"), 3),
+        "a number for a key in an array": lambda: made.sample(np.array(-3), 3),
+        "far too many steps of refinement": lambda: made.refine(0, 4, steps=2**40),
+        "far too many draws to refine": lambda: made.refine(0, 10**14),
+        "far too many candidates": lambda: made.resample(0, 10, candidates=10**14),
+        "far too many draws to check": lambda: made.check(draws=10**14),
+        "far too many turns": lambda: made.check(turns=2**40),
+        "several levels": lambda: made.check(level=np.array([0.01, 0.02])),
+        "repeats of another size": lambda: made.check(repeats=[FullGaussian(3)]),
+        "a simulator of a number": lambda: made.check(simulate=lambda key: 3),
+        "a simulator of another size": lambda: made.check(simulate=lambda key: (jnp.zeros(3), None)),
+        "a simulator that fails": lambda: made.check(simulate=lambda key: 1 / 0),
+        "a simulator of no argument": lambda: made.check(simulate=lambda: 3),
+        "a teacher of another size": lambda: made.check(
+            draws=256, teacher=elliptical_slice(jnp.zeros(3), 1.0)
+        ),
+        "refining by a teacher of another size": lambda: made.refine(
+            0, 4, teacher=elliptical_slice(jnp.zeros(3), 1.0)
+        ),
+        "checking a student of another size": lambda: check(KEY, NORMAL, FullGaussian(3)),
+        "a student of another width": draws_of(lambda n: jnp.zeros((n, 3))),
+        "a student of a list": draws_of(lambda n: [1.0]),
+        "a student of a word": draws_of(lambda n: "draws"),
+        "a student that fails": draws_of(lambda n: 1 / 0),
+        "a posterior with a word as verdict": lambda: Posterior(NORMAL, FullGaussian(2), verdict="good"),
+        "a posterior with a word as stages": lambda: Posterior(NORMAL, FullGaussian(2), stages="all"),
+        "a posterior with a record of another size": lambda: Posterior(
+            NORMAL, FullGaussian(2), record=np.zeros((4, 3))
+        ),
+        "more updates than are counted": lambda: train(updates=10**19),
+        "more particles than memory": lambda: train(particles=2**31 - 1),
+        "more repeats than are counted": lambda: train(repeats=10**12),
+        "training on a device twice": lambda: train(devices=[device, device]),
+        "a callback of no argument": lambda: train(callbacks=[lambda: 1]),
+    }
+
+
+def strangers_files() -> dict[str, Callable[[], Any]]:
+    """Pipes, links in a circle, names that no system has, files that promise what no memory holds."""
+    made = Posterior(NORMAL, FullGaussian(2))
+
+    def pipe(read: Callable[[Path], Any], name: str = "a") -> Callable[[], Any]:
+        return lambda: in_folder(lambda folder: (os.mkfifo(folder / name), read(folder / name)))
+
+    def circle(read: Callable[[Path], Any]) -> Callable[[], Any]:
+        def linked(folder: Path) -> Any:
+            (folder / "a").symlink_to(folder / "b")
+            (folder / "b").symlink_to(folder / "a")
+            return read(folder / "a")
+
+        return lambda: in_folder(linked)
+
+    def promised(read: Callable[[Path], Any], size: int = 2**41) -> Callable[[], Any]:
+        def holed(folder: Path) -> Any:
+            with open(folder / "a.csv", "wb") as file:
+                file.truncate(size)
+            return read(folder / "a.csv")
+
+        return lambda: in_folder(holed)
+
+    return {
+        "a fit in a circle of links": circle(lambda path: quick(folder=path)),
+        "a fit in a name that no system has": lambda: quick(folder="\ud800"),
+        "loading a circle of links": circle(understudy.load),
+        "loading an exported circle of links": circle(understudy.load_exported),
+        "loading a pipe": pipe(understudy.load),
+        "loading an exported pipe": pipe(understudy.load_exported),
+        "loading a device": lambda: understudy.load("/dev/zero"),
+        "loading an exported device": lambda: understudy.load_exported("/dev/zero"),
+        "loading two terabytes of nothing": promised(understudy.load),
+        "loading two exported terabytes": promised(understudy.load_exported),
+        "a table that is a pipe": pipe(data.read_csv),
+        "a table that is a device": lambda: data.read_csv("/dev/zero"),
+        "a table of two terabytes": promised(data.read_csv),
+        "a table with a name that no system has": lambda: data.read_csv("\ud800"),
+        "images that are a pipe": pipe(data.read_images, "a.npy"),
+        "a picture that is a pipe": pipe(lambda path: data.read_images(path.parent), "a.png"),
+        "rows that are a pipe": pipe(understudy.files.read_rows),
+        "saving to a name that no system has": lambda: made.save("\ud800"),
+        "saving to a name that is too long": lambda: in_folder(lambda f: made.save(f / ("x" * 300))),
+        "exporting below a file": lambda: made.export("/dev/null/a"),
+    }
+
+
 def measures() -> dict[str, Callable[[], Any]]:
     """Draws that cannot be compared."""
     a = np.zeros((8, 2))
@@ -344,6 +530,9 @@ CASES: dict[str, Callable[[], Any]] = {
     **fits(),
     **ingredients(),
     **targets(),
+    **strangers_densities(),
+    **strangers_settings(),
+    **strangers_files(),
     **measures(),
     **posteriors(),
 }

@@ -7,4 +7,12 @@ NAMES = [
     "=1+1", "null", "nan", "True", "self", "args", "allow_pickle", "\x00", "\x7f", "\ud800", "é",
     "e\u0301", "x" * 300, "posterior", "sample_stats", "arr_0", "data", "index", "a\\nb", "|",
     "*", "?", "a:b", "~", "@",
+    # From right to left, of no width, joined, of other cases and forms, of other systems.
+    "עברית", "\u202eright to left", "a\u200bb", "ab", "\ufeffmark", "\u2028", "👩\u200d🚀", "🇩🇪",
+    "MU", "Mu", "Größe", "ﬁ", "Å", "\u212b", "A\u030a", "ß", "SS", "I", "\u0131", "İ", "CON", "con",
+    "NUL", "aux.txt", "LPT1", ".hidden", "..", "../../x", "....", "mu.", "mu ", " mu", "__dict__",
+    "__init__", "dtype", "chain_dim_0", "${HOME}", "`id`", "$(id)", "-rf", "--help", "</script>",
+    "javascript:alert(1)", "]]>", "<!--", "%00", "a\rb", "\x1b[31m", "x" * 5000, "数" * 90, "1e5", "0",
+    "inf", "None", "lambda", "class", "a+b", "a=b", "@SUM(1)", "+1", "-1", "observed_data", "lp",
+    "log_student", "z", "key", "n",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 BASE = {
     *("core", "checks", "numerics", "coordinates", "networks"),
-    *("surroundings", "display", "progress", "devices"),
+    *("surroundings", "display", "progress", "devices", "backend", "programs"),
 }
 INGREDIENTS = {"targets", "students", "teachers", "feedbacks"}
 TRAINING = BASE | {"batches", "files", "training"}
@@ -22,17 +22,19 @@ VERBS = {"methods", "fitting", "amortising", "posterior", "evaluation", "report"
 LIBRARY = TRAINING | INGREDIENTS | VERBS | {"jobs"}
 ALLOWED = {
     "core": set(),
-    "surroundings": set(),
+    "surroundings": {"core"},
+    "backend": set(),
+    "programs": set(),
     "display": set(),
     "progress": set(),
     "checks": {"core"},
-    "devices": {"core", "checks"},
+    "devices": {"core", "checks", "backend"},
     "jobs": {"core", "checks"},
-    "numerics": {"core", "checks", "devices"},
-    "coordinates": {"core", "checks", "numerics"},
-    "networks": {"core", "checks"},
+    "numerics": {"core", "checks", "devices", "programs"},
+    "coordinates": {"core", "checks", "numerics", "surroundings"},
+    "networks": {"core", "checks", "backend"},
     "batches": {"core", "checks"},
-    "files": {"core", "checks"},
+    "files": {"core", "checks", "backend"},
     **dict.fromkeys(INGREDIENTS, BASE),
     "evaluation": BASE | {"teachers"},
     "training": TRAINING | {"report"},
@@ -107,6 +109,20 @@ def test_nothing_is_pickled():
         names = {getattr(a, "name", "") for n in ast.walk(ast.parse(path.read_text()))
                  if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}  # fmt: skip
         assert not names & {"pickle", "cloudpickle", "dill", "joblib"}, path.name
+
+
+def test_what_depends_on_the_machine_is_chosen_in_one_place():
+    for path in FILES:
+        tree = ast.parse(path.read_text())
+        strings = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
+        words = {word for word in strings if isinstance(word, str) and " " not in word}
+        chosen = {word for word in words if word.startswith("xla_") or word == "unsafe_rbg"}
+        if layer(path) == "backend":
+            assert chosen, "the choices were looked for by names that are no longer used"
+            continue
+        assert not chosen, f"{path.name} names {chosen}"
+        asked = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)} & {"default_backend"}
+        assert not asked or path.stem == "exported", f"{path.name} asks for the machine"
 
 
 def modules():

@@ -65,7 +65,10 @@ class Settings:
     )
 
     workers: str | None = option(
-        None, 'processes, "local" or the address of a Dask cluster', shown="this process"
+        None,
+        'processes, "local" or the address of a Dask cluster',
+        shown="this process",
+        also="cluster",
     )
 
     def __post_init__(self):

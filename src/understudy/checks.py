@@ -1,6 +1,10 @@
 """Settings checked at the border: each becomes what the ingredients need, or a sentence."""
 
 import contextlib
+import inspect
+import math
+import operator
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from understudy.core import IngredientError, Key
+from understudy.core import Condition, IngredientError, Key, Student, Target
 
 Function = TypeVar("Function", bound=Callable)
 
@@ -22,11 +26,11 @@ LARGEST_COUNT = 2**31 - 1
 
 def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """A whole number that shapes the program (a size, a count), ``least`` or more."""
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_whole or value < least or (most is not None and value > most):
+    number = _as_whole(value)
+    if number is None or number < least or (most is not None and number > most):
         range_ = f"{least} or more" if most is None else f"from {least} to {most}"
         raise IngredientError(f"{name} is a whole number, {range_}; {shown(value)} came.")
-    return int(value)
+    return number
 
 
 def seed(name: str, value: Any) -> int:
@@ -36,8 +40,11 @@ def seed(name: str, value: Any) -> int:
 
 def one_positive(name: str, value: Any) -> float:
     """One positive number, not an array of them, for what is no leaf."""
-    if np.ndim(positive(name, value)):
-        raise IngredientError(f"{name} is one positive number, such as 0.1; {shown(value)} came.")
+    # A whole number of a class of its own, as Gradients is, counts something else.
+    if np.ndim(positive(name, value)) or (isinstance(value, int) and type(value) is not int):
+        raise IngredientError(
+            f"{name} is one positive number, such as 0.1; a {type(value).__name__} {shown(value)} came."
+        )
     return float(value)
 
 
@@ -45,6 +52,13 @@ def one_number(name: str, value: Any) -> float:
     """One finite number, not an array of them, for what is no leaf."""
     if np.ndim(number(name, value)):
         raise IngredientError(f"{name} is one finite number, such as 0.1; {shown(value)} came.")
+    return float(value)
+
+
+def one_fraction(name: str, value: Any) -> float:
+    """One number strictly between 0 and 1, not an array of them, for what is no leaf."""
+    if np.ndim(fraction(name, value)):
+        raise IngredientError(f"{name} is one number between 0 and 1; {shown(value)} came.")
     return float(value)
 
 
@@ -67,7 +81,7 @@ def sizes(name: str, value: Any) -> list[int]:
 
 def count(name: str, value: Any, least: int = 1) -> Int[Array, "..."]:
     """A whole number, ``least`` or more, as a leaf that can change without recompiling."""
-    if _fails(value, lambda v: (v >= least) & (v == np.round(v))):
+    if _fails(value, lambda v: (v >= least) & (v == np.round(v)) & (v <= LARGEST_COUNT)):
         raise IngredientError(f"{name} must be a whole number, {least} or more; {shown(value)} came.")
     return jnp.asarray(value, dtype=jnp.int32)
 
@@ -124,6 +138,17 @@ def function(name: str, value: Function) -> Function:
     return value
 
 
+def takes(function: Callable, count: int, names: Iterable[str] = ()) -> bool:
+    """Whether a function can be called with so many arguments, and with others by name."""
+    try:
+        inspect.signature(function).bind(*[None] * count, **dict.fromkeys(names))
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return True
+    return True
+
+
 @contextlib.contextmanager
 def calling(what: str) -> Iterator[None]:
     """Around a call of a user's function: what it raises becomes a sentence, ``what`` its beginning."""
@@ -147,6 +172,29 @@ def instance(name: str, kind: type, example: str, value: Any) -> Any:
     return value
 
 
+def same_size(target: Target, *students: Student) -> None:
+    """Students that draw vectors of the target's size."""
+    for student in students:
+        if student.dim != target.dim:
+            raise IngredientError(
+                f"The student draws vectors of size {student.dim}, but the target's have size "
+                f"{target.dim}; build the student with dim={target.dim}."
+            )
+
+
+def drawn(student: Student, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
+    """Draws of a student, or a sentence where it gives something else."""
+    name = type(student).__name__
+    with calling(f"The student {name} draws by sample(key, x, n)"):
+        z = jnp.asarray(student.sample(key, x, n))
+    if z.shape != (n, student.dim):
+        raise IngredientError(
+            f"The student {name} gives an array of shape {z.shape} for {n} draws of size {student.dim}; "
+            f"let sample(key, x, n) give one of shape {(n, student.dim)}."
+        )
+    return z
+
+
 def flag(name: str, value: Any) -> bool:
     """True or False, and nothing that only counts as one of them."""
     if not isinstance(value, bool | np.bool_):
@@ -156,22 +204,56 @@ def flag(name: str, value: Any) -> bool:
 
 def folder(value: Any) -> Path | None:
     """The path of a folder that a user named, or None where nothing is to be written."""
-    if not isinstance(value, str | Path | None):
+    if not isinstance(value, str | os.PathLike | None):
         raise IngredientError(f"folder is a path or None; {shown(value)} came.")
-    if value is not None and (not str(value).strip() or "\0" in str(value)):
+    if value is not None and (not str(value).strip() or not can_name_a_file(str(value))):
         raise IngredientError(f"folder is the name of a folder, as 'runs/fit' is; {shown(value)} came.")
     return None if value is None else Path(value)
 
 
+def can_name_a_file(text: str) -> bool:
+    """Whether every character can stand in the name of a file on this system."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def fits(name: str, rows: int, width: int) -> int:
+    """As many rows of so many numbers, if the machine's memory could hold them at all.
+
+    What is too large for it by far makes some programs end instead of raising.
+    """
+    if rows * width * 8 > _memory():
+        raise IngredientError(
+            f"{name} is a number of rows that fit into memory; {rows:,} rows of {width} numbers do not; "
+            "ask for fewer at a time."
+        )
+    return rows
+
+
+def _memory() -> float:
+    """Bytes of the machine's memory; endless where the system does not say."""
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
+        return math.inf
+    return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
 def random_key(key: Any) -> Key:
     """A random key, or the one that a whole number stands for."""
-    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+    if _as_whole(key) is not None:
         return jax.random.key(whole("key, as a whole number,", key, least=0) % 2**63)
     dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", ())
     raw = dtype == jnp.uint32
     if dtype is None or not (raw or jnp.issubdtype(dtype, jax.dtypes.prng_key)):
         raise IngredientError(
             f"key is a random key such as jax.random.key(0), or a whole number; {shown(key)} came."
+        )
+    if raw and shape in {(2,), (4,)} - {jax.eval_shape(jax.random.PRNGKey, 0).shape}:
+        raise IngredientError(
+            f"key is of another generator than JAX's own, {jax.config.jax_default_prng_impl}; give one "
+            'that knows its generator, such as jax.random.wrap_key_data(key, impl="rbg").'
         )
     if shape not in ({(2,), (4,)} if raw else {()}):
         raise IngredientError(
@@ -190,9 +272,17 @@ def shown(value: Any) -> str:
     return shown_text(text)
 
 
-def shown_text(text: str) -> str:
+def shown_text(text: str, most: int = 80) -> str:
     """The beginning of a line that may be long."""
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _as_whole(value: Any) -> int | None:
+    """A whole number of Python, NumPy or JAX; None for what is none, such as True and False."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def _fails(value: Any, holds: Callable[[np.ndarray], Any]) -> bool:

@@ -1,28 +1,40 @@
 """Coordinates in which a posterior is nearly standard: margins, walls and correlations.
 
 A draw z is made of coordinates u in three steps: u is turned and stretched (correlations), every
-number goes through a sinh-arcsinh curve (skewness and tails), and is shifted, scaled and, where the
-support has a wall, bent to stay inside it. Everything is kept in double precision, since a mean of
-1,000 with a deviation of 0.0001 needs it.
+number goes through a sinh-arcsinh curve (skewness and tails; before it through Tukey's h where tails
+fall as a power), and is shifted, scaled and, where the support has a wall, bent to stay inside it.
+Everything is kept in double precision, since a mean of 1,000 with a deviation of 0.0001 needs it.
 """
 
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
 from understudy.numerics import AnyArray
+from understudy.surroundings import double_precision
 
 # Past this size a covariance is kept as a diagonal and a few directions.
 FULL = 256
 DIRECTIONS = 32
-_SCORED = 2048
+_SCORED, _MARGINS = 2048, 32_768
+# Draws that tell skewness.
+_FEW = 200
+# More numbers than these go through a compiled program, so many at once.
+_LARGE, _AT_ONCE = 2**21, 2**18
 _LARGEST = 300.0
 _KNOTS, _OUTER, _MISS, _TAIL, _FLATTEST = 21, 2.5, 0.03, 4, 0.002
-_PLAIN = ("directions", "stretch", "margins", "walls")
+_PLAIN = ("directions", "stretch", "margins", "walls", "heavy")
+# Steps of Newton's that give Lambert's function to rounding.
+_NEWTON = 6
+# Tukey's h that are tried where curves miss by more than the first number, and what they may miss by
+# then, at most and as a share; and the draws that tell.
+_HEAVY, _MISSES, _FITS, _BETTER, _MANY = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.4), 0.05, 0.04, 0.6, 1000
 
 
 class Walls(NamedTuple):
@@ -43,6 +55,8 @@ class Coordinates(eqx.Module):
         knots: where scores of the grid lie before the curve, a line between two of them; None leaves
             them where they are.
         grid: these scores of every coordinate; None spaces them equally.
+        heavy: Tukey's h of every coordinate, whose tails fall as the power -1/h; None where no tail
+            falls as a power.
     """
 
     directions: Float[AnyArray, "*b d r"]
@@ -51,6 +65,7 @@ class Coordinates(eqx.Module):
     walls: Walls | None = None
     knots: Float[AnyArray, "*b d k"] | None = None
     grid: Float[AnyArray, "*b d k"] | None = None
+    heavy: Float[AnyArray, "*b d"] | None = None
 
     @property
     def dim(self) -> int:
@@ -59,19 +74,23 @@ class Coordinates(eqx.Module):
 
     def colour(self, u: Any, xp: Any = np) -> tuple[Any, Any]:
         """From u to z, and the log volume change; rows are draws."""
+        if _is_large(u, xp):
+            return _in_blocks(_coloured, self, u)
         w = turned(u, self.directions, self.stretch)
         z, log_slope = self._bend(w, xp)
         return z, log_slope.sum(-1) + xp.log(self.stretch).sum()
 
     def _bend(self, w: Any, xp: Any) -> tuple[Any, Any]:
         shift, log_scale, skew, log_tail = self.margins
-        log_line = 0.0
+        log_line = log_heavy = 0.0
         if self.knots is not None:
             w, log_line = _along(w, self._lines, self.knots, xp)
+        if self.heavy is not None:
+            w, log_heavy = stretched(w, self.heavy, xp)
         y, log_slope = sinh_arcsinh(w, skew, log_tail, xp)
         raw = shift + xp.exp(log_scale) * y
         z, log_bend = _inside(raw, self.walls, xp)
-        return z, log_slope + log_scale + log_bend + log_line
+        return z, log_slope + log_scale + log_bend + log_line + log_heavy
 
     @property
     def _lines(self) -> Any:
@@ -79,9 +98,13 @@ class Coordinates(eqx.Module):
 
     def scores(self, z: Any, xp: Any = np) -> tuple[Any, Any]:
         """From z to w, nearly standard in every coordinate but correlated, and log |dz/dw|."""
+        if _is_large(z, xp):
+            return _in_blocks(_scored, self, z)
         shift, log_scale, skew, log_tail = self.margins
         y = (_free(z, self.walls, xp) - shift) * xp.exp(-log_scale)
         w, _ = sinh_arcsinh(y, -skew * xp.exp(-log_tail), -log_tail, xp)
+        if self.heavy is not None:
+            w = shrunk(w, self.heavy, xp)
         if self.knots is not None:
             w, _ = _along(w, self.knots, self._lines, xp)
         return w, self._bend(w, xp)[1].sum(-1)
@@ -109,6 +132,31 @@ class Coordinates(eqx.Module):
         return Coordinates(directions, stretch, plain.margins, self.walls)
 
 
+def _is_large(rows: Any, xp: Any) -> bool:
+    return xp is np and rows.ndim == 2 and rows.size > _LARGE
+
+
+def _in_blocks(function: Any, coordinates: Coordinates, rows: np.ndarray) -> Any:
+    """A compiled function of some rows at a time: numpy goes through memory for every operation."""
+    block, n = max(1, _AT_ONCE // rows.shape[1]), len(rows)
+    parts = []
+    with double_precision():
+        for i in range(0, n, block):
+            some = np.resize(rows[i : i + block], (block, rows.shape[1]))
+            parts.append(jax.device_get(function(coordinates, some)))
+    return tuple(np.concatenate(part)[:n] for part in zip(*parts, strict=True))
+
+
+@eqx.filter_jit
+def _coloured(coordinates: Coordinates, u: Any) -> tuple[Any, Any]:
+    return coordinates.colour(u, jnp)
+
+
+@eqx.filter_jit
+def _scored(coordinates: Coordinates, z: Any) -> tuple[Any, Any]:
+    return coordinates.scores(z, jnp)
+
+
 def turned(u: Any, directions: Any, stretch: Any) -> Any:
     """Stretch u along some directions and leave the rest as it is."""
     return u + ((u @ directions) * (stretch - 1)) @ directions.T
@@ -123,6 +171,25 @@ def sinh_arcsinh(x: Any, skew: Any, log_tail: Any, xp: Any) -> tuple[Any, Any]:
     return xp.sinh(inner), log_tail + _log_cosh(inner, xp) - xp.log(xp.hypot(1.0, x))
 
 
+def stretched(w: Any, heavy: Any, xp: Any) -> tuple[Any, Any]:
+    """The curve w exp(h w^2 / 2) and the log of its slope.
+
+    Reference: Tukey, "Modern techniques in data analysis", 1977.
+    """
+    inner = xp.minimum(0.5 * heavy * w**2, _LARGEST)
+    return w * xp.exp(inner), inner + xp.log1p(2 * inner)
+
+
+def shrunk(v: Any, heavy: Any, xp: Any) -> Any:
+    """The inverse of :func:`stretched`: v exp(-W(h v^2) / 2) with Lambert's function W."""
+    tiny, huge = xp.finfo(v.dtype).tiny, xp.sqrt(xp.finfo(v.dtype).max) / 4
+    x = heavy * xp.clip(v, -huge, huge) ** 2 + tiny
+    inner = xp.log1p(x)
+    for _ in range(_NEWTON):
+        inner = inner * (1 + xp.log(x) - xp.log(inner)) / (1 + inner)
+    return v * xp.exp(-0.5 * inner)
+
+
 def _grid(knots: int) -> np.ndarray:
     return np.linspace(-_OUTER, _OUTER, knots)
 
@@ -132,12 +199,13 @@ def _along(w: Any, xs: Any, ys: Any, xp: Any) -> tuple[Any, Any]:
     d, k = w.shape[-1], max(xs.shape[-1], ys.shape[-1])
     xs, ys = xp.broadcast_to(xs, (d, k)), xp.broadcast_to(ys, (d, k))
     slopes = (ys[:, 1:] - ys[:, :-1]) / (xs[:, 1:] - xs[:, :-1])
-    piece = xp.zeros(w.shape, int)
-    for inner in range(1, k - 1):
-        piece = piece + (w > xs[:, inner])
-    column = xp.arange(d)
-    slope = slopes[column, piece]
-    return ys[column, piece] + slope * (w - xs[column, piece]), xp.log(slope)
+    # The line of every piece where it begins to hold takes the place of the one before.
+    value, slope = ys[:, 0] + slopes[:, 0] * (w - xs[:, 0]), slopes[:, 0]
+    for i in range(1, k - 1):
+        past = w > xs[:, i]
+        value = xp.where(past, ys[:, i] + slopes[:, i] * (w - xs[:, i]), value)
+        slope = xp.where(past, slopes[:, i], slope)
+    return value, xp.log(slope)
 
 
 def fit_knots(coordinates: Coordinates, z: Float[np.ndarray, "n d"]) -> Coordinates:
@@ -156,17 +224,19 @@ def fit_knots(coordinates: Coordinates, z: Float[np.ndarray, "n d"]) -> Coordina
 
 
 def match_knots(
-    coordinates: Coordinates, h: Float[np.ndarray, "n d"], z: Float[np.ndarray, "m d"]
+    coordinates: Coordinates, h: Float[np.ndarray, "n d"], z: Float[np.ndarray, "m d"], miss: float
 ) -> Coordinates:
-    """The coordinates with knots that give draws h of a student the margins of draws z."""
+    """The coordinates with knots that give draws h of a student the margins of draws z.
+
+    What a student has right but for ``miss``, in scores, is left to it: draws can tell no more.
+    """
     w = turned(h, np.asarray(coordinates.directions), np.asarray(coordinates.stretch))
-    bare = Coordinates(*(getattr(coordinates, name) for name in _PLAIN))
+    bare = _bare(coordinates)
     levels = np.linspace(0, 1, 2 * _KNOTS + 1)[1:-1]
     levels = np.unique(np.r_[0.006, 0.02, levels, 0.98, 0.994])
     xs, ys = np.quantile(w, levels, axis=0).T, _score_quantiles(bare, z, levels)
-    # What a student has right is left to it: draws can tell no more.
-    miss = np.sqrt(np.mean((ys - xs) ** 2, 1)) / np.maximum(ys.std(1), 1e-12)
-    ys = np.where((miss > _MISS / 2)[:, None], ys, xs)
+    off = np.sqrt(np.mean((ys - xs) ** 2, 1)) / np.maximum(ys.std(1), 1e-12)
+    ys = np.where((off > miss)[:, None], ys, xs)
     wide = np.maximum(np.diff(xs, axis=1), 1e-9)
     slopes = np.maximum(np.diff(ys, axis=1) / wide, _FLATTEST)
     for end, inner in ((0, slice(0, _TAIL)), (-1, slice(-_TAIL, None))):
@@ -175,7 +245,13 @@ def match_knots(
     rise = np.cumsum(np.pad(slopes * wide, ((0, 0), (1, 0))), 1)
     middle = xs.shape[1] // 2
     ys = ys[:, middle : middle + 1] + rise - rise[:, middle : middle + 1]
-    return Coordinates(*(getattr(bare, name) for name in _PLAIN), knots=ys, grid=xs)
+    where = lambda c: (c.knots, c.grid)  # noqa: E731
+    return eqx.tree_at(where, bare, (ys, xs), is_leaf=lambda leaf: leaf is None)
+
+
+def _bare(coordinates: Coordinates) -> Coordinates:
+    """The coordinates without their lines."""
+    return Coordinates(**{name: getattr(coordinates, name) for name in _PLAIN})
 
 
 def _score_quantiles(coordinates: Coordinates, z: Any, levels: np.ndarray) -> Float[np.ndarray, "d k"]:
@@ -260,13 +336,12 @@ def fit_coordinates(
         effective: about how many independent draws they are worth; correlations shrink by it.
         curved: whether to fit skewness and tails.
     """
-    raw = _free(z, walls)
-    margins = fit_margins(raw, curved and effective > 200)
+    margins, heavy = fit_margins(_free(_some(z, _MARGINS), walls), effective if curved else 0.0)
     d = z.shape[1]
     rank = rank_of(d)
-    coordinates = Coordinates(np.eye(d)[:, :rank], np.ones(rank), margins, walls)
+    coordinates = Coordinates(np.eye(d)[:, :rank], np.ones(rank), margins, walls, heavy=heavy)
     directions, stretch = fit_turn(coordinates.scores(_some(z))[0], rank, effective)
-    return Coordinates(directions, stretch, margins, walls)
+    return eqx.tree_at(lambda c: (c.directions, c.stretch), coordinates, (directions, stretch))
 
 
 def _some(rows: Float[np.ndarray, "n d"], most: int = 4 * _SCORED) -> Float[np.ndarray, "m d"]:
@@ -313,24 +388,51 @@ def _leading(scores: np.ndarray, rank: int, effective: float) -> tuple[np.ndarra
     return basis @ right[:rank].T, np.sqrt(kept)
 
 
-def fit_margins(raw: Float[np.ndarray, "n d"], curved: bool) -> Float[np.ndarray, "4 d"]:
-    """Shift, log scale, skew and log tail of every column, from its quantiles."""
+def fit_margins(
+    raw: Float[np.ndarray, "n d"], effective: float
+) -> tuple[Float[np.ndarray, "4 d"], Float[np.ndarray, " d"] | None]:
+    """Shift, log scale, skew and log tail of every column, and Tukey's h, from its quantiles.
+
+    Args:
+        raw: the columns.
+        effective: about how many independent draws tell; few of them tell no skewness and no tails.
+    """
     normal = np.linspace(-1, 1, 25) * ndtri(1 - max(4 / len(raw), 0.002))
     quantiles = np.quantile(raw, ndtr(normal), axis=0).T
-    skew, log_tail = np.zeros(raw.shape[1]), np.zeros(raw.shape[1])
-    if curved:
+    shape, heavy = np.zeros((2, raw.shape[1])), np.zeros(raw.shape[1])
+    if effective > _FEW:
         straight = _misfit(quantiles, np.broadcast_to(normal, quantiles.shape), normal)
-        skew, log_tail = _fit_curves(quantiles, normal, straight)
-    curve = _curve(normal, skew, log_tail)
+        shape, misfit = _fit_curves(quantiles, normal, straight)
+        # A straight line that misses by less than this is kept: its curve would be noise.
+        shape = np.where(straight > 0.03, shape, 0.0)
+        if effective > _MANY and (misfit > _MISSES).any():
+            shape, heavy = _fit_heavy(quantiles, normal, shape, misfit)
+    curve = _curve(stretched(normal, heavy[:, None], np)[0], *shape)
     centre, spread = _line(quantiles, curve)
     floor = 1e-300 + 1e-14 * np.abs(quantiles).max(1)
-    return np.stack([centre, np.log(np.maximum(spread, floor)), skew, log_tail])
+    margins = np.stack([centre, np.log(np.maximum(spread, floor)), *shape])
+    return margins, heavy if heavy.any() else None
+
+
+def _fit_heavy(
+    quantiles: np.ndarray, normal: np.ndarray, shape: np.ndarray, misfit: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Curves with tails that fall as a power, in the columns which they fit far better."""
+    shape, heavy, best = shape.copy(), np.zeros(len(quantiles)), np.minimum(_BETTER * misfit, _FITS)
+    bad = np.flatnonzero(misfit > _MISSES)
+    for h in _HEAVY:
+        found, missed = _fit_curves(quantiles[bad], normal, np.full(len(bad), np.inf), h)
+        better = missed < best[bad]
+        shape[:, bad[better]], heavy[bad[better]] = found[:, better], h
+        best[bad] = np.minimum(best[bad], missed)
+    return shape, heavy
 
 
 def _fit_curves(
-    quantiles: np.ndarray, normal: np.ndarray, straight: np.ndarray
+    quantiles: np.ndarray, normal: np.ndarray, straight: np.ndarray, heavy: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    d = len(quantiles)
+    """Skew and log tail of every column, and how far their curves miss; never further than a line."""
+    d, base = len(quantiles), stretched(normal, heavy, np)[0]
     skew, log_tail, best = np.zeros(d), np.zeros(d), straight
     wide = np.array([1.0, 1.0])
     offsets = np.stack(np.meshgrid(*[np.linspace(-1, 1, 7)] * 2), -1).reshape(-1, 2)
@@ -338,24 +440,21 @@ def _fit_curves(
         start = skew.copy(), log_tail.copy()
         for move in offsets * wide:
             new = start[0] + move[0], np.clip(start[1] + move[1], -1.2, 1.8)
-            curve = _curve(normal, *new)
-            misfit = _misfit(quantiles, curve, normal)
+            misfit = _misfit(quantiles, _curve(base, *new), normal)
             better = misfit < best
             skew, log_tail = np.where(better, new[0], skew), np.where(better, new[1], log_tail)
             best = np.minimum(best, misfit)
         wide = wide / 2.2
-    # A straight line that misses by less than this is kept: its curve would be noise.
-    keep = straight > 0.03
-    return np.where(keep, skew, 0.0), np.where(keep, log_tail, 0.0)
+    return np.stack([skew, log_tail]), best
 
 
 def _curve(normal: np.ndarray, skew: np.ndarray, log_tail: np.ndarray) -> np.ndarray:
-    return sinh_arcsinh(normal[None], skew[:, None], log_tail[:, None], np)[0]
+    return sinh_arcsinh(np.atleast_2d(normal), skew[:, None], log_tail[:, None], np)[0]
 
 
 def _line(quantiles: np.ndarray, curve: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The line of the quantiles over the curve, by the curve's own spread so that tails count less."""
-    near = 1 / (1 + (curve - np.median(curve, 1, keepdims=True)) ** 2 / np.var(curve, 1, keepdims=True))
+    """The line of the quantiles over the curve, with errors counted as those of normal scores are."""
+    near = 1 / np.maximum(np.gradient(curve, axis=1), 1e-100) ** 2
     near = near / near.sum(1, keepdims=True)
     middle = (near * curve).sum(1, keepdims=True)
     centre = (near * quantiles).sum(1, keepdims=True)

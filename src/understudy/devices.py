@@ -6,16 +6,21 @@ What is drawn or looked at in blocks is not split: whole blocks go to the device
 """
 
 import contextlib
+import functools
 import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
+from understudy.backend import backend, see_cores
 from understudy.checks import shown, whole
 from understudy.core import IngredientError
 
@@ -24,8 +29,12 @@ AXIS = "devices"
 _HEARTBEAT = 30
 _DRAWING: ContextVar[tuple[Any, ...]] = ContextVar("devices that draw", default=())
 
+
+see_cores()
+
 Devices = int | Sequence[Any] | Mesh | None
-"""How many, which, or a mesh with one axis; None is the default device alone."""
+"""How many, which, or a mesh with one axis; None is JAX's default device, or all cores of a CPU where a
+program is large enough to gain by it."""
 
 
 def mesh_of(devices: Devices) -> Mesh | None:
@@ -37,16 +46,27 @@ def mesh_of(devices: Devices) -> Mesh | None:
             )
         return devices if devices is None else _mesh(list(devices.devices.flat))
     if isinstance(devices, Sequence) and not isinstance(devices, str):
-        if not devices or not all(isinstance(one, jax.Device) for one in devices):
-            raise IngredientError(f"devices is a list of jax.devices(); {shown(devices)} came.")
+        real = all(isinstance(one, jax.Device) for one in devices)
+        if not devices or not real or len(set(devices)) < len(devices):
+            raise IngredientError(
+                f"devices is a list of some of jax.devices(), each once; {shown(devices)} came."
+            )
         return _mesh(list(devices))
-    wanted, there = whole("devices", devices), jax.devices()
+    wanted, there = whole("devices, if no mesh and no list of jax.devices(),", devices), jax.devices()
     if wanted > len(there):
         raise IngredientError(
             f"{wanted} devices are asked for and JAX sees {len(there)}; on a CPU, begin with "
             f'jax.config.update("jax_num_cpu_devices", {wanted}).'
         )
     return _mesh(there[:wanted])
+
+
+def mesh_of_cores(rows: int) -> Mesh | None:
+    """The cores of a CPU as devices, where there are several that can share so many rows."""
+    if not backend().parts or jax.config.jax_default_device is not None:
+        return None
+    there = jax.local_devices()
+    return _mesh(there) if len(there) > 1 and rows % len(there) == 0 else None
 
 
 def _mesh(devices: list[Any]) -> Mesh:
@@ -87,9 +107,9 @@ def _count(name: str, value: Any, variable: str, least: int) -> int | None:
     return None if value is None else whole(name, value, least=least)
 
 
-def is_first() -> bool:
-    """Whether this process is the one that writes."""
-    return jax.process_index() == 0
+def platform(mesh: Mesh) -> str:
+    """The kind of a mesh's devices."""
+    return mesh.devices.flat[0].platform
 
 
 def spans_hosts(mesh: Mesh | None) -> bool:
@@ -97,14 +117,94 @@ def spans_hosts(mesh: Mesh | None) -> bool:
     return mesh is not None and mesh.is_multi_process
 
 
+def is_first(mesh: Mesh | None) -> bool:
+    """Whether this process is the one that writes, of those with devices in a mesh."""
+    return not spans_hosts(mesh) or jax.process_index() == 0
+
+
+@contextlib.contextmanager
+def with_others(mesh: Mesh | None) -> Iterator[None]:
+    """Work that processes do together; a clear word where one of them is gone."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if not spans_hosts(mesh):
+            raise
+        raise RuntimeError(
+            "Another process of this run ended, or cannot be reached; start all of them again, "
+            "with resume=True to go on from what was kept last."
+        ) from error
+
+
 def here(tree: PyTree) -> PyTree:
-    """Arrays that are whole on every device of several processes, as arrays of this one."""
+    """Arrays that are whole on every device, as arrays of this process that any device may take."""
 
     def own(leaf: Any) -> Any:
-        far = isinstance(leaf, jax.Array) and not leaf.is_fully_addressable
-        return leaf.addressable_data(0) if far else leaf
+        if not isinstance(leaf, jax.Array) or len(leaf.sharding.device_set) == 1:
+            return leaf
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            words = own(jax.random.key_data(leaf))
+            return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
+        return jnp.asarray(np.asarray(leaf.addressable_data(0)))
 
     return jax.tree.map(own, tree)
+
+
+def everywhere(tree: PyTree, mesh: Mesh) -> PyTree:
+    """Arrays that every process holds alike, whole on every device of a mesh."""
+    return jax.tree.map(lambda leaf: _placed(leaf, on_each(mesh)), tree)
+
+
+def split_rows(array: np.ndarray, mesh: Mesh) -> jax.Array:
+    """Rows that every process holds alike, each on the device whose share they are."""
+    return _placed(array, in_rows(mesh, len(array)))
+
+
+def _placed(array: Any, sharding: NamedSharding) -> jax.Array:
+    if not sharding.mesh.is_multi_process:
+        return jax.device_put(array, sharding)
+    if isinstance(array, jax.Array):
+        if array.sharding == sharding:
+            return array
+        if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+            words = _placed(jax.random.key_data(array), sharding)
+            return jax.random.wrap_key_data(words, impl=jax.random.key_impl(array))
+    array = np.asarray(array)
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+
+def agreed(value: float, mesh: Mesh | None) -> float:
+    """The first process's value in every process: of clocks, for decisions that all take alike."""
+    if not spans_hosts(mesh):
+        return value
+    return float(_gathered(np.float64(value), mesh)[0])
+
+
+def check_alike(arrays: Sequence[np.ndarray], mesh: Mesh | None) -> None:
+    """Stop where processes that ought to compute the same no longer do."""
+    if not spans_hosts(mesh):
+        return
+    mark = 0
+    for array in arrays:
+        mark = zlib.crc32(np.ascontiguousarray(array).tobytes(), mark)
+    if len(set(_gathered(np.float64(mark), mesh).tolist())) > 1:
+        raise RuntimeError(
+            "The processes of this run no longer compute the same; run them on machines of one kind "
+            "with the same program and data, or in one process."
+        )
+
+
+def _gathered(value: np.float64, mesh: Mesh) -> np.ndarray:
+    """The number that each device's process holds, in the order of the devices."""
+    with jax.enable_x64(True), with_others(mesh):
+        split = NamedSharding(mesh, PartitionSpec(AXIS))
+        own = jax.make_array_from_callback((mesh.size,), split, lambda _: np.full(1, value))
+        return np.asarray(_gathering(mesh)(own))
+
+
+@functools.cache
+def _gathering(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
+    return jax.jit(lambda every: every, out_shardings=on_each(mesh))
 
 
 def on_each(mesh: Mesh) -> NamedSharding:

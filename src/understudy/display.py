@@ -18,10 +18,12 @@ _WIDTH = 96
 
 
 def entries(draws: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Every entry of every site as a column of its own: ``mu`` of two entries as mu[0] and mu[1]."""
+    """Every real entry of every site as its own column: ``mu`` of two entries as mu[0] and mu[1]."""
     made: dict[str, np.ndarray] = {}
     for name, value in draws.items():
         rows = np.asarray(value)
+        if np.iscomplexobj(rows):  # no quantiles
+            continue
         for place in np.ndindex(rows.shape[1:]):
             label = name + (f"[{','.join(map(str, place))}]" if place else "")
             while label in made:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
@@ -13,6 +12,7 @@ from jaxtyping import Array, Float, PyTree, Scalar
 
 from understudy.core import BoundLogDensity, Condition, ExplicitStudent, Student, Target
 from understudy.devices import in_turn
+from understudy.programs import jit_of_few
 
 TINY = 1e-12
 ROWS_AT_ONCE = 256
@@ -210,7 +210,7 @@ class Densities(NamedTuple):
     student: Float[AnyArray, " n"] | None
 
 
-@eqx.filter_jit
+@jit_of_few
 def log_densities(
     target: Target, student: Student, z: Float[Array, "n d"], x: Condition = None
 ) -> Densities:

@@ -11,14 +11,36 @@ from typing import Any, TypeVar
 
 import jax
 
+from understudy.core import IngredientError
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @contextlib.contextmanager
 def own_settings() -> Iterator[None]:
     """Compute with JAX's own rules for dtypes, and go on where a number is not finite."""
-    with jax.numpy_dtype_promotion("standard"), jax.debug_nans(False), jax.debug_infs(False):
+    with (
+        jax.numpy_dtype_promotion("standard"),
+        jax.debug_nans(False),
+        jax.debug_infs(False),
+        enough_memory(),
+    ):
         yield
+
+
+@contextlib.contextmanager
+def enough_memory() -> Iterator[None]:
+    """Say in a sentence that what was asked for does not fit into memory, on the host or a device."""
+    try:
+        yield
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        first = (str(error).strip().splitlines() or ["the system gave none"])[0]
+        if not (isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in first):
+            raise
+        raise IngredientError(
+            f"What was asked for does not fit into memory ({first}); ask for fewer draws, particles, "
+            "repeats or dimensions at a time."
+        ) from error
 
 
 def in_own_precision(method: Function) -> Function:

@@ -77,7 +77,8 @@ def test_a_student_that_learnt_is_calibrated(inference, tmp_path):
     assert {"calibration", "expected coverage", "TARP", "weights over data sets"} <= set(trust.verdicts)
     assert trust.trusted, str(trust)
     page = inference.report(tmp_path / "page.html", trust).read_text()
-    assert page.count("<img") == 9
+    assert page.count("<img") == 8
+    assert "never learnt from" in page
     assert "TARP" in page
 
 
@@ -86,7 +87,7 @@ def test_an_amortised_model_explains_itself(inference):
     assert lines[0].startswith("Amortised over data y")
     assert "Not tested yet" in lines[1]
     assert "after 0 s" in str(inference)
-    assert "simulations in" in str(inference)
+    assert "not finite and left out) in" in " ".join(str(inference).split())
     assert len(lines) < 20
     assert "<table>" in inference._repr_html_()
     assert len(repr(inference)) < 100
@@ -146,7 +147,7 @@ def test_without_a_budget_rounds_end_with_a_verdict_and_advice(monkeypatch, caps
 
 def test_no_settings_make_a_flow_of_the_size_of_the_problem():
     assert _flow(jax.random.key(0), 2, np.zeros(3)).enter.shape[0] == 6
-    assert _flow(jax.random.key(0), 10, np.zeros(3)).enter.shape[0] == 8
+    assert _flow(jax.random.key(0), 20, np.zeros(3)).enter.shape[0] == 8
 
 
 @pytest.mark.slow

@@ -85,6 +85,19 @@ def test_missing_numbers_are_left_out_of_the_posterior():
     assert np.abs((drawn.mean(0) - mean) / deviation).max() < 0.15
 
 
+@pytest.mark.filterwarnings("ignore:The student is not trusted")
+def test_one_data_set_is_given_what_several_are_given():
+    """A student that knows the prior alone needs weights, and chains that begin at their draws."""
+    inference, y = untrained(gaussian()), np.array([[0.0, 0.6], [1.0, 0.2]])
+    several, one = inference.sample(0, y, 4000), inference(y[1])
+    assert (several.route == "weights").all()
+    assert several.trusted.all()
+    deviation = 3**-0.5
+    for drawn in (several.draws["mean"][1], one.sample(0, 4000)["mean"]):
+        assert drawn.mean() == pytest.approx(0.4, abs=0.12 * deviation)
+        assert drawn.std() == pytest.approx(deviation, rel=0.1)
+
+
 def test_a_table_of_pairs_has_no_density_and_says_so():
     mean = np.random.default_rng(0).uniform(0, 1, 600)
     data = mean[:, None] + np.random.default_rng(1).normal(size=(600, 2))

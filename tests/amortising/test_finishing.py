@@ -40,6 +40,18 @@ def test_draws_are_right_whatever_the_student(fault, route):
     assert off < 0.15
     assert wide < 0.12
     assert (done.gradients > 0) == (route == 2)
+    assert route < 2 or all(len(np.unique(z)) > 1500 for z in done.z)
+
+
+def test_draws_that_were_picked_again_and_again_are_moved_apart(monkeypatch):
+    monkeypatch.setattr(finishing, "_CANDIDATES", (2048,))
+    done = finished(Exact(shift=1.0, width=1.3))
+    assert (done.route == 1).all()
+    assert (done.share < 0.6).all()
+    assert all(len(np.unique(z)) > 1900 for z in done.z)
+    off, wide = errors(done)
+    assert off < 0.15
+    assert wide < 0.12
 
 
 def test_a_large_data_set_is_weighed_in_parts_and_the_weights_are_the_same(monkeypatch):

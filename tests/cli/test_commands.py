@@ -1,6 +1,7 @@
 """The commands about a posterior: one real small fit, then every way to use and to misuse it."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -326,6 +327,18 @@ BAD = [
     ("report page", {}, ["report.json is not the description of a run"]),
     ("report secret", {}, ["lies outside its run"]),
     ("report D", {}, ["D is not a folder"]),
+    ("fit M:normal --data D", '{"y": [1], "y": [2]}', ["is not JSON", "'y' comes twice"]),
+    ("fit M:normal --data pipe", {}, ["is not JSON"]),
+    ("fit M:normal --data /dev/zero", {}, ["holds more than"]),
+    ("fit M:normal --data circle", {}, ["circle cannot be read"]),
+    ("fit pipe.py:normal", {}, ["pipe.py does not exist"]),
+    ("fit circle.py:normal", {}, ["circle.py does not exist"]),
+    ("fit M:normal --data D --out circle", GOOD, ["circle cannot be written to"]),
+    ("amortise M:normal --observed y --data D --out circle", GOOD, ["circle cannot be written to"]),
+    ("sample circle", {}, ["circle holds no fitted posterior"]),
+    ("report circle", {}, ["circle is not a folder"]),
+    ("sample piped", {}, ["it is not a file"]),
+    ("infer piped pipe --model M:normal", {}, ["pipe is not JSON"]),
 ]
 FOLDERS = {
     "noted/fit.json": "not json",
@@ -355,8 +368,12 @@ def test_bad_input_gets_one_sentence(line, data, expected, capsys, tmp_path, mon
     for name, text in FOLDERS.items():
         Path(name).parent.mkdir()
         Path(name).write_text(text)
-    Path("damaged").mkdir()
-    Path("folder.nc").mkdir()
+    for name in ("damaged", "folder.nc", "piped"):
+        Path(name).mkdir()
+    for name in ("pipe", "pipe.py", "piped/posterior.safetensors", "piped/amortised.safetensors"):
+        os.mkfifo(name)
+    for name in ("circle", "circle.py"):
+        Path(name).symlink_to(name)
     Path("damaged/posterior.safetensors").write_bytes(b"nothing of ours")
     words = [word.replace("M:", f"{MODEL}:") if word.startswith("M:") else word for word in line.split()]
     assert cli.main(words) == 2

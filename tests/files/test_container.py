@@ -1,6 +1,7 @@
 """One file of arrays and a description: every bit counts."""
 
 import json
+import tracemalloc
 
 import jax
 import ml_dtypes
@@ -133,6 +134,23 @@ def test_a_header_larger_than_any_that_is_written_is_refused(tmp_path, monkeypat
         files.read(path)
     with pytest.raises(StoreError, match="as arrays, not as lists"):
         files.write(path, {}, {"note": list(range(1000))})
+
+
+def test_a_large_damaged_file_is_refused_before_it_is_held(tmp_path, monkeypatch):
+    path, size = tmp_path / "f", 2**24
+    files.write(path, {"a": np.zeros(size, np.uint8)}, {})
+    monkeypatch.setattr(container, "_LARGE", 2**20)
+    assert len(files.read(path)[0]["a"]) == size
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+    del raw
+    tracemalloc.start()
+    with pytest.raises(StoreError, match="is damaged"):
+        files.read(path)
+    largest = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert largest < size / 2
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path):

@@ -94,7 +94,7 @@ def test_wide_draws_reach_further():
 def test_margins_are_matched_where_scales_differ_by_far():
     z = GENERATOR.normal(size=(60_000, 2)) * np.where(GENERATOR.uniform(size=(60_000, 1)) < 0.5, 1, 0.1)
     noise = GENERATOR.normal(size=(60_000, 2))
-    matched = match_knots(plain_coordinates(np.zeros(2), np.ones(2)), noise, z)
+    matched = match_knots(plain_coordinates(np.zeros(2), np.ones(2)), noise, z, 0.015)
     drawn, log_volume = matched.colour(noise)
     for level in (0.05, 0.25, 0.5, 0.75, 0.95):
         np.testing.assert_allclose(
@@ -108,7 +108,7 @@ def test_margins_are_matched_where_scales_differ_by_far():
 def test_margins_that_are_right_are_left_alone():
     z = GENERATOR.normal(size=(100_000, 1))
     matched = match_knots(
-        plain_coordinates(np.zeros(1), np.ones(1)), GENERATOR.normal(size=(100_000, 1)), z
+        plain_coordinates(np.zeros(1), np.ones(1)), GENERATOR.normal(size=(100_000, 1)), z, 0.015
     )
     np.testing.assert_allclose(matched.colour(z)[0], z, atol=1e-6)
 

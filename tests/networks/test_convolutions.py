@@ -4,7 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from understudy.backend import backend
 from understudy.core import CONDITIONS, IngredientError
+from understudy.networks import convolutions
 from understudy.networks.convolutions import BatchNormalisation, Convolution, Deconvolution, leaky
 from understudy.networks.images import (
     ConvolutionalFeatures,
@@ -51,7 +53,15 @@ def assert_same(found, wanted):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * scale)
 
 
-@pytest.mark.parametrize("form", ["rows", "patches"])
+@pytest.fixture(params=["rows", "patches", "own"])
+def form(request, monkeypatch):
+    """A form on a CPU, or what other machines do."""
+    if request.param != "own":
+        return request.param
+    monkeypatch.setattr(convolutions, "backend", lambda: backend("gpu"))
+    return "rows"
+
+
 @pytest.mark.parametrize(("size", "width", "stride"), [((28, 28), 5, 2), ((7, 6), 3, 2), ((9, 5), 5, 3)])
 def test_a_convolution_is_the_plain_one(form, size, width, stride):
     layer = Convolution(KEY, size, (3, 4), width, stride, form)
@@ -63,7 +73,6 @@ def test_a_convolution_is_the_plain_one(form, size, width, stride):
     assert_same(found, wanted)
 
 
-@pytest.mark.parametrize("form", ["rows", "patches"])
 @pytest.mark.parametrize(("size", "width", "stride"), [((28, 28), 5, 2), ((7, 6), 5, 2), ((9, 5), 4, 3)])
 def test_a_deconvolution_is_the_transpose_of_the_plain_one(form, size, width, stride):
     layer = Deconvolution(KEY, size, (3, 2), width, stride, form)

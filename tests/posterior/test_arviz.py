@@ -80,6 +80,23 @@ def test_groups_can_be_left_out_and_plain_densities_have_fewer():
     assert plain.posterior["z"].shape == (4, 10, 2)
 
 
+def odd(y):
+    z = numpyro.sample("z", dist.Normal(0, 1))
+    numpyro.deterministic("none", jnp.zeros((0, 2)))
+    numpyro.deterministic("wave", z * 1j)
+    numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+
+def test_sites_without_an_entry_and_complex_ones_are_no_hindrance():
+    result = Posterior(from_numpyro(odd, np.ones(3)), FullGaussian(1))
+    posterior = result.to_arviz(0, 8)["posterior"]
+    assert posterior["none"].shape == (4, 2, 0, 2)
+    assert np.iscomplexobj(posterior["wave"].values)
+    assert list(result.summary().index) == ["z"]
+    assert "z" in str(result)
+    result.plot_marginals()
+
+
 def test_it_is_a_tree_whatever_arviz_is_installed(monkeypatch):
     class Old(types.ModuleType):
         def __getattr__(self, name):

@@ -150,6 +150,13 @@ def test_a_flow_comes_back_bit_for_bit(tmp_path):
     same(understudy.load(tmp_path / "p").sample(KEY, 1000), result.sample(KEY, 1000))
 
 
+def test_a_flow_is_made_saved_and_loaded_under_strict_promotion(tmp_path):
+    with jax.numpy_dtype_promotion("strict"):
+        flow = coupling_flow(KEY, 2, layers=1, width=4, knots=3)
+        Posterior(LogDensity(lambda z: -0.5 * z @ z, 2), flow).save(tmp_path / "p")
+        assert understudy.load(tmp_path / "p").student.dim == 2
+
+
 def test_a_target_of_another_size_is_refused(saved):
     with pytest.raises(StoreError, match="size 2; one of size 3 came"):
         understudy.load(saved, target=LogDensity(lambda z: -z @ z, 3))

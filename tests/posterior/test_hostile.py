@@ -199,6 +199,26 @@ def test_what_cannot_be_read_gets_a_sentence(tmp_path, name):
         READ[name](tmp_path)
 
 
+def test_a_header_larger_than_any_that_is_written_is_refused(written, monkeypatch):
+    monkeypatch.setattr(exported, "_LARGEST_HEADER", 50)
+    with pytest.raises(StoreError, match="its header takes more than 50 bytes"):
+        parse(written)
+
+
+def test_a_file_larger_than_any_that_is_written_is_not_read(tmp_path, written):
+    with open(tmp_path / "f", "wb") as file:
+        file.write(written)
+        file.truncate(2**40)
+    with pytest.raises(StoreError, match="more than the"):
+        load_exported(tmp_path / "f")
+
+
+def test_the_end_of_the_first_line_counts_too(written):
+    place = written.index(b"\n")
+    with pytest.raises(StoreError, match="damaged"):
+        parse(written[:place] + b"x" + written[place + 1 :])
+
+
 def test_a_bad_number_of_draws_or_key_gets_a_sentence(written):
     loaded = parse(written)
     for n in (-1, 0, 10**16):

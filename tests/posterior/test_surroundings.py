@@ -15,8 +15,9 @@ import numpy as np
 import numpyro
 from numpyro import distributions as dist
 import understudy
+from understudy.coordinates import plain_coordinates
 from understudy.posterior import Posterior
-from understudy.students import FullGaussian
+from understudy.students import FullGaussian, Placed
 
 for setting in eval(sys.argv[1]):
     jax.config.update(*setting)
@@ -36,6 +37,12 @@ tree = result.to_arviz(0, 8)
 assert tree.children["posterior_predictive"]["y"].shape == (4, 2, 4)
 assert result.predict(0, x=np.arange(2), draws=5)["y"].shape == (5, 2)
 result.check(0, draws=256)
+# Coordinates of NumPy's, in 64 bits, as a fit has them.
+placed = Posterior(target, Placed(plain_coordinates(np.full(1, 1.2), np.full(1, 0.3))))
+placed.save(sys.argv[2] + "/placed")
+there = placed.sample(0, 5)["slope"]
+loaded = understudy.load(sys.argv[2] + "/placed")
+np.testing.assert_allclose(loaded.sample(0, 5)["slope"], there, rtol=1e-5)
 result.save(sys.argv[2] + "/p")
 result.export(sys.argv[2] + "/e")
 wanted = result.sample(0, 5)["slope"]

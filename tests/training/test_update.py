@@ -30,6 +30,16 @@ def scan(learner, state, x=None, updates=100):
     return eqx.combine(arrays, rest), info
 
 
+@eqx.filter_jit
+def update(learner, state):
+    return learner.update(KEY, state)
+
+
+@eqx.filter_jit
+def teach(learner, target, student, teacher):
+    return learner.classroom.teach(KEY, target, student, student, teacher)
+
+
 def test_a_full_gaussian_learns_a_correlated_gaussian():
     covariance = jnp.array([[1.0, 0.8], [0.8, 2.0]])
     precision = jnp.linalg.inv(covariance)
@@ -71,10 +81,10 @@ def test_model_every_holds_theta_between_its_steps():
     x = jnp.ones((2, 1))
     learner = Learner(InclusiveKL(), particles=4, model_optimiser=optax.sgd(0.1), model_every=3)
     state = learner.init(KEY, Shifted(jnp.zeros(1)), linear_encoder(1), mala(0.3), x)
-    update = eqx.filter_jit(lambda state: learner.update(KEY, state, x))
+    update_with_data = eqx.filter_jit(lambda state: learner.update(KEY, state, x))
     thetas = []
     for _ in range(6):
-        state, _ = update(state)
+        state, _ = update_with_data(state)
         thetas.append(float(state.target.theta[0]))
     assert thetas[0] == thetas[1] == 0.0 != thetas[2]
     assert thetas[2] == thetas[3] == thetas[4] != thetas[5]
@@ -84,12 +94,12 @@ def test_chains_that_are_not_finite_stay_out_of_the_lesson():
     target = LogDensity(lambda z: jnp.where(z[0] > 0, -(z @ z) / 2, jnp.nan), 1)
     learner = Learner(InclusiveKL(), particles=200)
     state = learner.init(KEY, target, DiagonalGaussian(1), mala(0.1))
-    lessons, movement = learner.classroom.teach(KEY, target, state.student, state.student, state.teacher)
+    lessons, movement = teach(learner, target, state.student, state.teacher)
     assert 0.3 < movement.lost < 0.7
     assert (lessons.after[lessons.kept] > 0).all()
     np.testing.assert_allclose(lessons.weights.sum(), 1.0, rtol=1e-5)
     assert (lessons.weights[~lessons.kept] == 0).all()
-    state, info = learner.update(KEY, state)
+    state, info = update(learner, state)
     assert np.isfinite(info.loss)
     assert info.skipped.sum() == 0
 
@@ -99,7 +109,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
     learner = Learner(EnergyDistance(), particles=8)
     student = eqx.tree_at(lambda s: s.mean, DiagonalGaussian(1), jnp.array([jnp.nan]))
     state = learner.init(KEY, target, student, Langevin(0.1))
-    after, info = learner.update(KEY, state)
+    after, info = update(learner, state)
     assert info.lost == 1
     before, now = (eqx.filter(s.memory["student"], eqx.is_inexact_array) for s in (state, after))
     assert eqx.tree_equal(before, now) or info.skipped[0] == 0
@@ -110,7 +120,7 @@ def test_a_nan_in_one_loss_skips_that_step_and_names_its_stage():
     target = LogDensity(lambda z: -(z @ z) / 2, 1)
     learner = Learner(EnergyDistance(), particles=8, optimiser=optax.adam(1e-3))
     state = learner.init(KEY, target, Explosive(jnp.ones(())), mala(0.1))
-    after, info = learner.update(KEY, state)
+    after, info = update(learner, state)
     assert info.skipped.tolist() == [1.0, 0.0, 0.0]
     assert float(after.student.scale) == 1.0
 
@@ -135,11 +145,11 @@ def test_a_changed_step_size_does_not_compile_again():
 
     learner = Learner(InclusiveKL(), particles=4)
     state = learner.init(KEY, LogDensity(log_density, 2), DiagonalGaussian(2), mala(0.1, steps=2))
-    update = eqx.filter_jit(lambda state: learner.update(KEY, state))
-    update(state)
+    update_again = eqx.filter_jit(lambda state: learner.update(KEY, state))
+    update_again(state)
     first = len(traces)
     for size, steps in ((0.2, 3), (0.5, 7)):
-        update(eqx.tree_at(lambda s: s.teacher, state, mala(size, steps=steps)))
+        update_again(eqx.tree_at(lambda s: s.teacher, state, mala(size, steps=steps)))
     assert len(traces) == first
 
 
@@ -159,7 +169,8 @@ def test_repeats_under_vmap_equal_trainings_alone():
         )
 
     together = jax.jit(jax.vmap(train))(keys)
-    alone = [jax.jit(train)(key) for key in keys]
+    train = jax.jit(train)
+    alone = [train(key) for key in keys]
     for i, one in enumerate(alone):
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a[i], b, rtol=1e-4, atol=1e-6), together, one
@@ -185,7 +196,7 @@ def test_fresh_pairs_are_independent_and_paired_ones_are_not():
     for pairing, low, high in (("paired", 0.9, 1.0), ("fresh", -0.1, 0.1)):
         learner = Learner(InclusiveKL(), particles=2000, pairing=pairing)
         student = DiagonalGaussian(1)
-        lessons, _ = learner.classroom.teach(KEY, target, student, student, mala(0.01))
+        lessons, _ = teach(learner, target, student, mala(0.01))
         correlation = jnp.corrcoef(lessons.before[0, :, 0], lessons.after[0, :, 0])[0, 1]
         assert low < correlation < high
         np.testing.assert_allclose(

@@ -26,9 +26,18 @@ from understudy.amortising.observations import (
 from understudy.amortising.storing import StoredSimulator, stored
 from understudy.amortising.summary import explained
 from understudy.amortising.teaching import teach
-from understudy.checks import LARGEST_COUNT, flag, fraction, instance, one_positive, random_key, whole
+from understudy.checks import (
+    LARGEST_COUNT,
+    flag,
+    instance,
+    one_fraction,
+    one_positive,
+    random_key,
+    whole,
+)
 from understudy.checks import seed as checked_seed
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
+from understudy.devices import Devices, drawing_on
 from understudy.evaluation.trust.check import Trust, names_of
 from understudy.files import StoreError
 from understudy.files.kinds import check_drawing
@@ -40,7 +49,7 @@ from understudy.report.amortised import learning_picture
 from understudy.report.figures import Picture
 from understudy.report.findings import trust_picture
 from understudy.surroundings import own_settings, with_own_settings
-from understudy.teachers import hmc
+from understudy.teachers import Compose, IndependenceMetropolis, hmc
 from understudy.teachers.preconditioned import Rescaled
 
 if TYPE_CHECKING:
@@ -157,6 +166,9 @@ class Amortised(eqx.Module):
     def __call__(self, data: Any, *args: Any, **kwargs: Any) -> Posterior:
         """The posterior of one data set.
 
+        Its own draws are given where :meth:`sample` would give them. Else they begin at those that
+        ``sample`` gives, picked by weights or moved by chains, and are moved on.
+
         Args:
             data: the observed site, or a dictionary of several; NaN where a number is missing.
             args: arguments of the model for this data set, where they differ between data sets.
@@ -195,7 +207,14 @@ class Amortised(eqx.Module):
 
     @with_own_settings
     def sample(
-        self, key: Key | int, data: Any, n: int = 1000, *args: Any, finish: bool = True, **kwargs: Any
+        self,
+        key: Key | int,
+        data: Any,
+        n: int = 1000,
+        *args: Any,
+        finish: bool = True,
+        devices: Devices = None,
+        **kwargs: Any,
     ) -> Samples:
         """Draw for many data sets at once; the draws of doubtful ones are repaired.
 
@@ -206,6 +225,8 @@ class Amortised(eqx.Module):
             n: draws for each.
             args: arguments of the model where they differ, data sets along their first axis or a list.
             finish: False gives the student's own draws, whatever their weights.
+            devices: to which blocks of data sets go in turn: how many, a list of ``jax.devices()``, or a
+                mesh with one axis; None draws on one. The draws are the same on any number.
             kwargs: the same, by name.
         """
         key, n = random_key(key), whole("n", n, most=LARGEST_COUNT)
@@ -213,7 +234,8 @@ class Amortised(eqx.Module):
         sets = self._data_sets(data, args, kwargs)
         known = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
         draw = finishing.finish if finish else finishing.unfinished
-        done = draw(key, self.student, self._target(), known, n)
+        with drawing_on(devices):
+            done = draw(key, self.student, self._target(), known, n)
         novel = self.novelty(self.student, known) > 1
         draws = _named_sites(self.simulator.target, done.z, known)
         return Samples(
@@ -250,7 +272,7 @@ class Amortised(eqx.Module):
             level: probability with which each test warns of a right student.
         """
         key = jax.random.key(self.seed + 1) if key is None else random_key(key)
-        level = float(fraction("level", level))
+        level = one_fraction("level", level)
         names = names_of(self.simulator.target)
         return judge(key, self.simulator, self.student, names, level=level, **_sizes(simulations, draws))
 
@@ -438,11 +460,13 @@ def _verdict(done: finishing.Finished, novelty: float) -> Verdict:
     return Verdict(tuple(figures))
 
 
-def _teacher(record: Float[np.ndarray, "n d"]) -> Rescaled:
+def _teacher(record: Float[np.ndarray, "n d"]) -> Compose:
+    """Local moves and an offer of the student's, as :func:`finishing.run_chains` makes them."""
     d = record.shape[1]
     affine = whitening(record, shrinkage=d / (len(record) + d))
     inner = hmc(0.4 / d**0.25, 6, steps=2, jitter=0.5)
-    return Rescaled(inner, *(jnp.asarray(part, jnp.float32) for part in affine))
+    local = Rescaled(inner, *(jnp.asarray(part, jnp.float32) for part in affine))
+    return Compose(local, IndependenceMetropolis(finishing.OFFERED))
 
 
 def _named_sites(target: Any, z: np.ndarray, data: DataSet) -> dict[str, np.ndarray]:

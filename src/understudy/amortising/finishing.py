@@ -3,6 +3,7 @@
 Everything is one program over data sets, so that a thousand of them cost little more than their draws.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -13,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, Scalar
 
 from understudy.amortising.observations import DataSet
 from understudy.core import ExplicitStudent, Key, Target, bind
+from understudy.devices import in_turn
 from understudy.numerics import effective_draws, whitening
 from understudy.teachers import IndependenceMetropolis, hmc
 from understudy.teachers.preconditioned import Rescaled
@@ -30,7 +32,9 @@ _WORTH = 1.5
 _GROUPS, _CHAINS = 16, 256
 _WARM, _KEPT = 20, 12
 _STEPS = 8
-_OFFERED = 1
+# Moves of draws that were picked more than once.
+_APART = 8
+OFFERED = 1
 # Draws from which the spread is first guessed, and of how many; chains begin at the first of them.
 _STARTS, _PICKED_FROM = 512, 4096
 # Draws that are weighed side by side, and numbers of data that they are held against.
@@ -160,7 +164,7 @@ class Chained(NamedTuple):
     """Where chains ended for every data set.
 
     Attributes:
-        z: their last states, thinned.
+        z: their last states.
         r_hat: nested R-hat, the largest of all coordinates.
         acceptance: of Hamiltonian moves.
     """
@@ -172,25 +176,43 @@ class Chained(NamedTuple):
 
 @eqx.filter_jit
 def run_chains(
-    key: Key, student: ExplicitStudent, target: Target, data: DataSet, starts: Float[Array, "s g d"]
+    key: Key,
+    student: ExplicitStudent,
+    target: Target,
+    data: DataSet,
+    starts: Float[Array, "s g d"],
+    kept: int,
 ) -> Chained:
     """Short Hamiltonian chains with offers of the student in between, side by side for all data sets.
 
-    ``starts`` are the places where groups of chains begin; nested R-hat compares the groups.
+    ``starts`` are the places where groups of chains begin; nested R-hat compares the groups. The last
+    ``kept`` states of every chain are given.
     """
 
     def one(both):
         key, x, start = both
-        return _chains(key, student, target, x, start)
+        return _chains(key, student, target, x, start, kept)
 
     keys = jax.random.split(key, starts.shape[0])
     return Chained(*jax.lax.map(one, (keys, data, starts)))
 
 
-def _chains(key: Key, student: ExplicitStudent, target: Target, x: DataSet, start: Array) -> tuple:
-    d = start.shape[1]
+def _chains(
+    key: Key, student: ExplicitStudent, target: Target, x: DataSet, start: Array, kept: int
+) -> tuple:
     z = jnp.repeat(start[:_GROUPS], _CHAINS // _GROUPS, 0)
-    offers, proposal = IndependenceMetropolis(_OFFERED), bind(student, x)
+    step, d = _mover(student, target, x), start.shape[1]
+    keys = jax.random.split(key, 2 * _WARM + kept)
+    carry, _ = jax.lax.scan(step, (z, _hamiltonian(d), *_spread(start)), keys[:_WARM])
+    carry = (carry[0], carry[1], *_spread(carry[0]))
+    carry, _ = jax.lax.scan(step, carry, keys[_WARM : 2 * _WARM])
+    _, (trace, rates) = jax.lax.scan(step, carry, keys[2 * _WARM :])
+    return trace.reshape(-1, d), nested_r_hat(trace, _GROUPS), rates.mean()
+
+
+def _mover(student: ExplicitStudent, target: Target, x: DataSet) -> Callable:
+    """One Hamiltonian move and one offer of the student for every chain, as a step of a scan."""
+    offers, proposal = IndependenceMetropolis(OFFERED), bind(student, x)
     log_density = lambda z: target.log_density(z, x)  # noqa: E731
 
     def step(carry, key):
@@ -203,19 +225,43 @@ def _chains(key: Key, student: ExplicitStudent, target: Target, x: DataSet, star
         rate = jnp.nan_to_num(moved.acceptance).mean()
         return (z, inner.adapt(rate), mean, factor), (z, rate)
 
-    def spread(z):
-        return whitening(z, jnp.isfinite(z).all(-1), d / (len(z) + d))
+    return step
 
+
+def _hamiltonian(d: int) -> Any:
     settings: dict[str, Any] = {"target_acceptance": 0.8, "rate": 0.2, "jitter": 0.5}
-    inner = hmc(0.5 / d**0.25, _STEPS, largest_step=1.2, **settings)
-    keys = jax.random.split(key, 2 * _WARM + _KEPT)
-    carry = (z, inner, *spread(start))
-    carry, _ = jax.lax.scan(step, carry, keys[:_WARM])
-    carry = (carry[0], carry[1], *spread(carry[0]))
-    carry, _ = jax.lax.scan(step, carry, keys[_WARM : 2 * _WARM])
-    _, (trace, rates) = jax.lax.scan(step, carry, keys[2 * _WARM :])
-    kept = trace[:: max(1, _KEPT // 4)].reshape(-1, d)
-    return kept, nested_r_hat(trace, _GROUPS), rates.mean()
+    return hmc(0.5 / d**0.25, _STEPS, largest_step=1.2, **settings)
+
+
+def _spread(z: Float[Array, "n d"]) -> tuple[Array, Array]:
+    return whitening(z, jnp.isfinite(z).all(-1), z.shape[1] / sum(z.shape))
+
+
+@eqx.filter_jit
+def refresh(
+    key: Key, student: ExplicitStudent, target: Target, data: DataSet, z: Float[Array, "s n d"]
+) -> Float[Array, "s n d"]:
+    """Move draws that were picked several times over apart, as many chains as there are draws.
+
+    Reference: Gilks and Berzuini, "Following a Moving Target", 2001.
+    """
+    _, n, d = z.shape
+    rows = jnp.arange(-(-n // _CHAINS) * _CHAINS) % n
+
+    def one(both):
+        key, x, z = both
+        step, frame = _mover(student, target, x), _spread(z)
+
+        def block(both):
+            key, z = both
+            start, keys = (z, _hamiltonian(d), *frame), jax.random.split(key, _APART)
+            return jax.lax.scan(step, start, keys)[0][0]
+
+        blocks = z[rows].reshape(-1, _CHAINS, d)
+        moved = jax.lax.map(block, (jax.random.split(key, len(blocks)), blocks))
+        return moved.reshape(-1, d)[:n]
+
+    return jax.lax.map(one, (jax.random.split(key, len(z)), data, z))
 
 
 def nested_r_hat(trace: Float[Array, "t m d"], groups: int) -> Scalar:
@@ -288,12 +334,14 @@ def finish(key: Key, student: ExplicitStudent, target: Target | None, data: Data
 def _by_weights(
     key: Key, student: ExplicitStudent, target: Target, data: DataSet, n: int, done: Finished
 ) -> Finished:
-    """Candidates enough for every data set that needs them, and draws picked among them."""
+    """Candidates enough for every data set that needs them, and draws picked among them.
+
+    Where there are not enough, the same draws are picked again and again; these are moved apart.
+    """
     rows = np.flatnonzero(done.route == 1)
     wanted = _WORTH * n / np.maximum(done.share[rows], 1e-6)
     levels = [level for level in _CANDIDATES if level >= n] or [_CANDIDATES[-1]]
     level = np.minimum(np.searchsorted(levels, wanted), len(levels) - 1)
-    spent = 0
     for i in np.unique(level):
         chosen = rows[level == i]
 
@@ -302,9 +350,32 @@ def _by_weights(
             return resample(key, weighed, n), weighed.pareto_k, weighed.share
 
         done.z[chosen], done.pareto_k[chosen], done.share[chosen] = in_blocks(picked, key, data, chosen)
-        spent += len(chosen) * levels[i]
     done.route[rows[~(done.pareto_k[rows] < LARGEST_K)]] = 2
-    return done._replace(likelihoods=done.likelihoods + spent)
+    counts = np.array(levels)[level]
+    few = rows[(done.share[rows] * counts < n) & (done.route[rows] == 1)]
+    done = done._replace(likelihoods=done.likelihoods + int(counts.sum()))
+    return _apart(key, student, target, data, done, few) if len(few) else done
+
+
+def _apart(
+    key: Key,
+    student: ExplicitStudent,
+    target: Target,
+    data: DataSet,
+    done: Finished,
+    rows: Int[np.ndarray, " r"],
+) -> Finished:
+    """Draws of some data sets, picked several times over, moved apart."""
+
+    def moved(key, both):
+        return (refresh(key, student, target, *both),)
+
+    (done.z[rows],) = in_blocks(moved, key, (data, done.z), rows, blocks=(1,))
+    moves = len(rows) * done.z.shape[1] * _APART
+    return done._replace(
+        likelihoods=done.likelihoods + moves * (OFFERED + 1),
+        gradients=done.gradients + moves * _STEPS,
+    )
 
 
 def _by_chains(
@@ -315,15 +386,17 @@ def _by_chains(
     if not len(rows):
         return done
 
+    # As many states as there are draws: the same one several times over would be worth one.
+    kept = max(_KEPT, -(-n // _CHAINS))
+
     def ran(key, data):
         weighed = weigh(key, student, target, data, _PICKED_FROM)
-        return run_chains(key, student, target, data, resample(key, weighed, _STARTS))
+        return run_chains(key, student, target, data, resample(key, weighed, _STARTS), kept)
 
     ends, done.r_hat[rows], _ = in_blocks(ran, key, data, rows, blocks=(1,))
-    places = np.resize(np.arange(ends.shape[1]), max(n, ends.shape[1]))
-    done.z[rows] = ends[:, np.random.default_rng(0).permutation(places)[:n]]
-    moves = len(rows) * _CHAINS * (2 * _WARM + _KEPT)
-    spent = moves * (_OFFERED + 1) + len(rows) * _PICKED_FROM
+    done.z[rows] = ends[:, np.random.default_rng(0).permutation(ends.shape[1])[:n]]
+    moves = len(rows) * _CHAINS * (2 * _WARM + kept)
+    spent = moves * (OFFERED + 1) + len(rows) * _PICKED_FROM
     return done._replace(likelihoods=done.likelihoods + spent, gradients=done.gradients + moves * _STEPS)
 
 
@@ -347,11 +420,16 @@ def in_blocks(
 ) -> Any:
     """``function(key, data)`` of some data sets, in blocks of few sizes so that little is compiled."""
     block = next(size for size in blocks if len(rows) <= size or size == blocks[-1])
-    parts = []
-    for i in range(0, max(len(rows), 1), block):
-        filled = np.resize(rows[i : i + block], block)
-        out = tuple(function(jax.random.fold_in(key, i), _taken(data, filled)))
-        parts.append(_taken(out, slice(0, len(rows) - i)))
+    firsts = range(0, max(len(rows), 1), block)
+
+    def run(_: int, first: int) -> Any:
+        filled = np.resize(rows[first : first + block], block)
+        return tuple(function(jax.random.fold_in(key, first), _taken(data, filled)))
+
+    parts = [
+        _taken(part, slice(0, len(rows) - first))
+        for first, part in zip(firsts, in_turn(run, firsts), strict=True)
+    ]
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 

@@ -40,10 +40,11 @@ class Kept:
         resume: whether to begin with what the folder holds.
         simulator: of the training, to recognise it.
         seed: of the training, to recognise it.
+        writes: whether this process is the one that does, of those that train together.
     """
 
-    def __init__(self, folder: Any, resume: Any, simulator: Simulator, seed: int):
-        self.folder = checks.folder(folder)
+    def __init__(self, folder: Any, resume: Any, simulator: Simulator, seed: int, writes: bool = True):
+        self.folder, self.writes = checks.folder(folder), writes
         self.resume = checks.flag("resume", resume)
         if self.folder is None and resume:
             raise IngredientError("resume=True needs the folder of the training; folder=None came.")
@@ -53,7 +54,8 @@ class Kept:
     def __enter__(self) -> "Kept":
         if self.folder is None:
             return self
-        self._held.enter_context(files.locked(self.folder))
+        if self.writes:
+            self._held.enter_context(files.locked(self.folder))
         if not self.resume and any(self.folder.glob("checkpoint-*.safetensors")):
             self._held.close()
             raise IngredientError(
@@ -92,7 +94,11 @@ class Kept:
 
     def write(self, learning: Learning, state: State, place: Place, now: bool = False) -> None:
         """Keep a state where one is due, or asked for."""
-        if self.folder is None or not (now or time.monotonic() - self._saved > SECONDS):
+        if (
+            self.folder is None
+            or not self.writes
+            or not (now or time.monotonic() - self._saved > SECONDS)
+        ):
             return
         told = {"round": place.round, "spent": place.spent, "seconds": learning.seconds}
         told |= {"lost": learning.lost, "curve": [list(row) for row in learning.curve]}

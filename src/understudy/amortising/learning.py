@@ -22,6 +22,7 @@ from understudy.amortising.observations import DataSet, Reading
 from understudy.amortising.simulators import Simulator
 from understudy.coordinates import Coordinates
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
+from understudy.devices import Devices, agreed, here, spread
 from understudy.feedbacks import InclusiveKL
 from understudy.numerics import AnyArray
 from understudy.progress import Progress
@@ -33,7 +34,10 @@ from understudy.training.recording import watch
 HELD_OUT = 1024
 # Updates between two looks at the clock at most, and how many looks there are at least.
 CHUNK, _LOOKS = 25, 50
-_RATE = 1e-3
+# The share of the time in which the rate climbs, and where it begins.
+_CLIMB, _LEAST_RATE = 0.02, 0.1
+# Adam forgets the size of gradients within a hundred updates, as trainings of minutes ask for.
+_FORGETS = 0.99
 _LARGEST_GRADIENT = 5.0
 _NUMBERS_A_BATCH = 2**16
 
@@ -138,7 +142,7 @@ class Simulations(eqx.Module):
 
     def __call__(self, key: Key) -> Pair:
         """One batch."""
-        z, data = jax.vmap(self.simulator.simulate)(jax.random.split(key, self.size))
+        z, data = jax.vmap(self.simulator.simulate)(spread(jax.random.split(key, self.size)))
         fine = finite_pairs(z, data)
 
         def either(new, filler):
@@ -198,17 +202,27 @@ class Learning:
         student: who learns.
         held: pairs that are never learnt from.
         seed: of everything random.
+        devices: over which the pairs are spread; None runs on one.
 
     Attributes:
         curve: seconds, updates and mean log density of held-out pairs, a row a look.
     """
 
-    def __init__(self, simulator: Simulator, student: ExplicitStudent, held: Simulated, seed: int):
+    def __init__(
+        self,
+        simulator: Simulator,
+        student: ExplicitStudent,
+        held: Simulated,
+        seed: int,
+        devices: Devices = None,
+    ):
         self.conditions = Simulations(simulator, batch_size(simulator))
         learner = Learner(InclusiveKL(control=False), particles=1, optimiser=paced_adam())
         target = OfPair(None, simulator.target.dim)
         ingredients = (learner, target, Told(student), Identity(), self.conditions)
-        self.training = Training(*ingredients, seed=seed).compile()
+        split = devices is None
+        training = Training(*ingredients, seed=seed, devices=devices, split=split)
+        self.training = training.compile()
         self.state = self.training.state
         rows = slice(0, HELD_OUT)
         self.held = (held.z[rows], jax.tree.map(lambda leaf: leaf[rows], held.data))
@@ -219,7 +233,7 @@ class Learning:
     @property
     def student(self) -> Any:
         """The student as it is now."""
-        return self.state.student.student
+        return here(self.state.student.student)
 
     @property
     def updates(self) -> int:
@@ -234,7 +248,7 @@ class Learning:
     def run(
         self,
         seconds: float,
-        rate: float = _RATE,
+        rate: float,
         line: Progress | None = None,
         spent: float = 0.0,
         keep: Callable[[State, float], None] | None = None,
@@ -249,7 +263,7 @@ class Learning:
             keep: called with the state and the seconds spent, between two chunks.
         """
         clock = _Clock(self, seconds, rate, line, spent, keep)
-        self.state = paced(self.state, rate)
+        self.state = paced(self.state, pace(rate, clock.looked))
         chunk = self._chunk(seconds)
         self.training.run(self.state, 2**31 - 1, chunk, [watch, clock])
         self.state = clock.state
@@ -262,7 +276,11 @@ class Learning:
         begun = time.perf_counter()
         self.state, _ = self.training.advance(self.state, 2)
         each = (time.perf_counter() - begun) / 2
-        return int(np.clip(seconds / _LOOKS / each, 1, CHUNK))
+        return int(np.clip(seconds / _LOOKS / self.agreed(each), 1, CHUNK))
+
+    def agreed(self, value: float) -> float:
+        """What the first of several processes found."""
+        return agreed(value, self.training.mesh)
 
     def figures(self) -> dict[str, str]:
         """What a live line shows: pairs learnt from, the held-out log density, time left of a round."""
@@ -274,7 +292,7 @@ class Learning:
 
     def look(self, seconds: float) -> float:
         """Measure the student on the held-out pairs, and keep the figure."""
-        score = float(mean_log_prob(self.student, *self.held))
+        score = self.agreed(float(mean_log_prob(self.student, *self.held)))
         self.curve.append((seconds, self.updates, score))
         return score
 
@@ -299,24 +317,31 @@ class _Clock:
     @property
     def spent(self) -> float:
         """Seconds since it was set."""
-        return time.perf_counter() - self.begun
+        return self.learning.agreed(time.perf_counter() - self.begun)
 
     def __call__(self, chunk: Chunk) -> State:
         """Set the rate; look at held-out pairs ten times on the way."""
         self.state = chunk.state
         self.learning.lost = max(self.learning.lost, float(chunk.row["lost"]))
-        share = self.spent / self.seconds
+        spent = self.spent
+        share = spent / self.seconds
         if share >= self.looked + 0.1 and share < 1:
             self.looked = share
             self.learning.state = chunk.state
-            self.learning.look(self.learning.seconds + self.spent)
+            self.learning.look(self.learning.seconds + spent)
         if self.line is not None:
-            self.line.to(self.learning.seconds + self.spent)
+            self.line.to(self.learning.seconds + spent)
         if self.keep is not None:
-            self.keep(chunk.state, self.spent)
+            self.keep(chunk.state, spent)
         if share >= 1:
             raise StopTraining
-        return paced(chunk.state, self.rate * 0.5 * (1 + math.cos(math.pi * share)))
+        return paced(chunk.state, pace(self.rate, share))
+
+
+def pace(rate: float, share: float) -> float:
+    """The rate of learning after a share of the time: it climbs, and falls to nothing as a cosine."""
+    climbed = min(1.0, max(_LEAST_RATE, share / _CLIMB))
+    return rate * climbed * 0.5 * (1 + math.cos(math.pi * share))
 
 
 def paced(state: State, rate: float) -> State:
@@ -329,7 +354,8 @@ def paced_adam() -> optax.GradientTransformation:
     """Adam whose rate is a leaf of its state."""
 
     def build(learning_rate):
-        return optax.chain(optax.clip_by_global_norm(_LARGEST_GRADIENT), optax.adam(learning_rate))
+        adam = optax.adam(learning_rate, b2=_FORGETS)
+        return optax.chain(optax.clip_by_global_norm(_LARGEST_GRADIENT), adam)
 
     return optax.inject_hyperparams(build)(learning_rate=0.0)
 

@@ -5,7 +5,6 @@ pick by weight) and moves them by the gradient of the likelihood; the student le
 takes turns with fresh simulated pairs, so that nothing is forgotten.
 """
 
-import math
 import time
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.amortising.finishing import FEWEST, LARGEST_K, unfinished
-from understudy.amortising.learning import Learning, Simulated, paced, paced_adam
+from understudy.amortising.learning import Learning, Simulated, pace, paced, paced_adam
 from understudy.amortising.observations import DataSet
 from understudy.amortising.simulators import Simulator
 from understudy.batches import Minibatches
@@ -75,7 +74,7 @@ def teach(
     compiled, begun = time.perf_counter() - started, time.perf_counter()
     state, other = lessons.state, pairs.state
     while (share := (time.perf_counter() - begun) / seconds) < 1:
-        rate = _RATE * 0.5 * (1 + math.cos(math.pi * share))
+        rate = pace(_RATE, share)
         state, _ = lessons.advance(paced(state, rate), _TURN)
         other, _ = pairs.training.advance(paced(_handed(state, other), rate), _TURN)
         state = _handed(other, state)

@@ -38,7 +38,7 @@ def _amortise(
     given: argparse.Namespace, model: Callable, data: dict[str, Any], note: dict, begun: bool
 ) -> None:
     """Train and save; whether the folder can be written is tried before anything is computed."""
-    out = given.out.resolve()
+    out = given.out.absolute()
     runs.make_writable(out)
     from understudy.amortising import amortise
 

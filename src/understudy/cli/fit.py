@@ -52,7 +52,7 @@ def _parser() -> Parser:
 
 def _fit(given: argparse.Namespace, raw: bytes, note: dict[str, Any], begun: bool) -> None:
     """Fit and save; whether the folder can be written is tried before anything is computed."""
-    out = given.out.resolve()
+    out = given.out.absolute()
     model, data = models.load_model(given.model), models.parse_data(given.data, raw)
     models.check_arguments(model, data)
     runs.make_writable(out)

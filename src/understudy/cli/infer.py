@@ -1,6 +1,5 @@
 """``understudy infer``: draws for data sets that came, from an amortised model."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,7 +56,7 @@ def _parser() -> Parser:
 
 def _data_sets(path: Any, raw: bytes) -> list[dict[str, Any]]:
     try:
-        held = json.loads(raw)
+        held = models.from_json(raw)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON ({error}); see understudy infer --help.") from error
     sets = held if isinstance(held, list) else [held]

@@ -75,7 +75,7 @@ def read_data(path: Path | None) -> bytes:
     if path is None:
         return b"{}"
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_opened) as file:
             raw = file.read(LARGEST_DATA + 1)
     except OSError as error:
         raise UsageError(f"--data {path} cannot be read ({error.strerror}); check the name.") from error
@@ -86,10 +86,31 @@ def read_data(path: Path | None) -> bytes:
     return raw
 
 
+def _opened(path: str, flags: int) -> int:
+    """A handle on a file, or on what another program writes; a pipe without a writer is empty."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if hasattr(os, "O_NONBLOCK"):
+        os.set_blocking(handle, True)
+    return handle
+
+
+def from_json(raw: bytes) -> Any:
+    """What JSON says; a name that comes twice is an error, as one of its values would be lost."""
+    return json.loads(raw, object_pairs_hook=_named_once)
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} comes twice")
+    return made
+
+
 def parse_data(path: Path | None, raw: bytes) -> dict[str, Any]:
     """Data by name from JSON: numbers stay numbers, lists become arrays."""
     try:
-        data = json.loads(raw)
+        data = from_json(raw)
     except ValueError as error:
         raise UsageError(f"--data {path} is not JSON ({error}); see understudy fit --help.") from error
     except RecursionError as error:

@@ -26,5 +26,5 @@ def command(words: Sequence[str]) -> None:
     runs.make_writable(given.run)
     page = given.run / "report.html"
     with users_code(given.model or str(given.run)):
-        result.report(page.resolve())
+        result.report(page.absolute())
     print(page)

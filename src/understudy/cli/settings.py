@@ -39,6 +39,7 @@ def option(
     least: int | float | None = None,
     most: int | float | None = None,
     shown: str | None = None,
+    also: str | None = None,
 ) -> Any:
     """A field of a settings dataclass that is an option of the command line.
 
@@ -48,8 +49,9 @@ def option(
         least: the smallest value allowed.
         most: the largest value allowed.
         shown: how help shows the default, where the value itself says little (None, say).
+        also: another word for it on the command line.
     """
-    metadata = {"help": help, "least": least, "most": most, "shown": shown}
+    metadata = {"help": help, "least": least, "most": most, "shown": shown, "also": also}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -83,14 +85,15 @@ def add_settings(parser: argparse.ArgumentParser, settings: type) -> None:
     hints = typing.get_type_hints(settings)
     for field in dataclasses.fields(settings):
         kind, choices, _ = plain_type(hints[field.name])
-        name = "--" + field.name.replace("_", "-")
+        also = field.metadata.get("also")
+        names = ["--" + field.name.replace("_", "-"), *([f"--{also}"] if also else [])]
         words: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS}
         words["help"] = _help(field, "preset" in hints)
         if kind is bool:
-            parser.add_argument(name, action=argparse.BooleanOptionalAction, **words)
+            parser.add_argument(*names, action=argparse.BooleanOptionalAction, **words)
         else:
             convert = _one_of(choices) if choices else _CONVERTERS.get(kind, kind)
-            parser.add_argument(name, type=convert, metavar=_metavar(kind, choices), **words)
+            parser.add_argument(*names, type=convert, metavar=_metavar(kind, choices), **words)
 
 
 def read_settings(namespace: argparse.Namespace, settings: type) -> Any:

@@ -227,6 +227,7 @@ def _opened(path: Path) -> Iterator[Any]:
         raise IngredientError(
             "Pictures need the package pillow; install understudy[images], or give a .npy file."
         ) from error
+    existing("a picture", path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)

@@ -1,6 +1,8 @@
 """Tables with a binary label: what they hold, how they are scaled, and how they are split."""
 
 import csv
+import io
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,10 +12,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from understudy import checks
-from understudy.checks import fraction, shown, whole
+from understudy.checks import can_name_a_file, fraction, shown, whole
 from understudy.core import IngredientError
+from understudy.files import read_file
 
 _MOST_INDICES = 10**9
+# Bytes of a table; as lists of words, which the reader makes of it, it takes many times as much.
+_LARGEST = 2**30
 
 
 @dataclass(frozen=True)
@@ -135,22 +140,27 @@ def _numbers(rows: Any) -> Float[np.ndarray, "n d"]:
 def read_csv(path: str | Path, label: str = "y") -> Table:
     """A table from a file with a header; ``label`` names its column of zeros and ones."""
     path = existing("a table", path)
+    raw = read_file(path, _LARGEST)
     try:
-        with path.open(newline="") as file:
-            return parse(path.stem, file, label)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        # Spreadsheets begin a file with a mark of its encoding.
+        return parse(path.stem, io.StringIO(raw.decode("utf-8-sig"), newline=""), label)
+    except (UnicodeDecodeError, csv.Error) as error:
         raise IngredientError(
-            f"{path} cannot be read as a table ({error}); write it as CSV with a header."
+            f"{path} cannot be read as a table ({error}); write it as CSV with a header, in UTF-8."
         ) from error
 
 
 def existing(what: str, path: Any) -> Path:
     """The path of a file or folder that is there."""
-    if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
+    named = isinstance(path, str | os.PathLike) and str(path) and can_name_a_file(str(path))
+    if not named:
         raise IngredientError(f"The path of {what} is a name such as 'mine/data'; {shown(path)} came.")
-    if not Path(path).exists():
+    path = Path(path)
+    if not path.exists():
         raise IngredientError(f"{path} does not exist; give the path of {what}.")
-    return Path(path)
+    if not (path.is_file() or path.is_dir()):  # a pipe would be waited for, a device has no end
+        raise IngredientError(f"{path} is neither a file nor a folder; give the path of {what}.")
+    return path
 
 
 def first_line(error: Exception) -> str:

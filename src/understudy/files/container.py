@@ -8,8 +8,10 @@ Nothing is allocated because a file says so: sizes are compared with the bytes t
 import hashlib
 import json
 import math
+import os
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import ml_dtypes
@@ -24,6 +26,9 @@ FORMAT = 1
 LARGEST_HEADER = 2**24
 """Bytes of names, shapes and description together; JSON takes twenty times as much once it is read."""
 
+_DAMAGED = "{} is damaged (its SHA-256 does not fit); use a copy of it or make it again."
+# Bytes of a file whose digest is looked at in pieces, before the whole is in memory.
+_LARGE = 2**28
 _ZEROS = b"0" * 64
 _MARK = b'"sha256":"'
 _DTYPES: dict[str, Any] = {
@@ -62,26 +67,50 @@ def write(path: str | Path, arrays: dict[str, np.ndarray], description: dict) ->
 
 def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict]:
     """Read what :func:`write` wrote, or raise :class:`StoreError` if a single bit is not as written."""
-    raw = read_file(path)
-    size = int.from_bytes(raw[:8], "little")
-    place = raw[: min(8 + size, 8 + LARGEST_HEADER)].find(_MARK) + len(_MARK)
-    if place < len(_MARK) or size > LARGEST_HEADER:
-        raise StoreError(
-            f"{path} was not written by understudy, or its beginning is damaged; choose another file or "
-            f"make it again."
-        )
-    if raw[place : place + 64] != _digest(raw, place):
-        raise StoreError(
-            f"{path} is damaged (its SHA-256 does not fit); use a copy of it or make it again."
-        )
+    raw = read_file(path, look=partial(_look, path))
+    start = _beginning(raw[: 8 + LARGEST_HEADER], path)
+    if raw[start.place : start.place + 64] != _digest(raw, start.place):
+        raise StoreError(_DAMAGED.format(path))
     try:
-        return _parse(raw, 8 + size, path)
+        return _parse(raw, start.end, path)
     except StoreError:
         raise
     except Exception as error:
         raise StoreError(
             f"{path} has contents that understudy does not write ({short(error)}); choose another file."
         ) from error
+
+
+class _Beginning(NamedTuple):
+    """Where a file's digest stands, and where its header ends."""
+
+    place: int
+    end: int
+
+
+def _beginning(raw: bytes, path: str | Path) -> _Beginning:
+    size = int.from_bytes(raw[:8], "little")
+    place = raw[: 8 + size].find(_MARK) + len(_MARK)
+    if place < len(_MARK) or size > LARGEST_HEADER:
+        raise StoreError(
+            f"{path} was not written by understudy, or its beginning is damaged; choose another file or "
+            f"make it again."
+        )
+    return _Beginning(place, 8 + size)
+
+
+def _look(path: str | Path, file: Any) -> None:
+    """Refuse a file that is not ours by its beginning, and a large damaged one before it is held."""
+    head = file.read(8)
+    head += file.read(min(int.from_bytes(head, "little"), LARGEST_HEADER))
+    place = _beginning(head, path).place
+    if os.fstat(file.fileno()).st_size < _LARGE:
+        return
+    digest = hashlib.sha256(head[:place] + _ZEROS + head[place + 64 :])
+    while piece := file.read(2**20):
+        digest.update(piece)
+    if digest.hexdigest().encode() != head[place : place + 64]:
+        raise StoreError(_DAMAGED.format(path))
 
 
 def is_whole(path: str | Path) -> bool:

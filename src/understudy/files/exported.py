@@ -11,7 +11,9 @@ import functools
 import hashlib
 import json
 import math
+import operator
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,6 +34,8 @@ except ImportError:  # this file was copied
 MAGIC = b"understudy posterior 1 "
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
+_LARGEST_FILE = 2**31
+_LARGEST_HEADER = 2**24
 _LARGEST_CHUNK = 2**20
 _LARGEST_SITES = 2**30
 _LARGEST_TENSOR = 2**28
@@ -141,27 +145,44 @@ def load_exported(path: str | Path) -> Exported:
     if not isinstance(path, str | os.PathLike) or not str(path).strip():
         raise StoreError(f"path is the name of a file written by result.export(path); {path!r} came.")
     try:
-        if not os.path.isfile(path):
-            raise OSError("there is no such file")
-        raw = Path(path).read_bytes()
+        raw = _bytes(path)
     except (OSError, ValueError, MemoryError) as error:
-        raise StoreError(f"{str(path)!r} cannot be read ({error}); check the name.") from error
+        why = getattr(error, "strerror", None) or str(error) or "it does not fit into memory"
+        raise StoreError(f"{str(path)!r} cannot be read ({why}); check the name.") from error
     return parse(raw, str(path))
+
+
+def _bytes(path: str | os.PathLike) -> bytes:
+    """What a regular file holds; whether it is of ours is seen before all of it is read."""
+    # A pipe would be waited for.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(handle, "rb") as file:
+        seen = os.fstat(handle)
+        if not stat.S_ISREG(seen.st_mode):
+            raise OSError("it is not a file")
+        if seen.st_size > _LARGEST_FILE:
+            raise OSError(f"it holds {seen.st_size:,} bytes, more than the {_LARGEST_FILE:,} allowed")
+        start = file.read(len(MAGIC))
+        return start + file.read(seen.st_size - len(start)) if start == MAGIC else start
 
 
 def parse(raw: bytes, name: str = "The file") -> Exported:
     """Make an exported posterior of the bytes of its file."""
-    first, _, rest = raw.partition(b"\n")
-    if not first.startswith(MAGIC):
+    whole = memoryview(raw)
+    start = len(MAGIC) + 65
+    digest, rest = bytes(whole[len(MAGIC) : start]), whole[start:]
+    if not raw.startswith(MAGIC):
         raise StoreError(f"{name} is not an exported posterior; write one with result.export(path).")
-    if hashlib.sha256(rest).hexdigest().encode() != first.removeprefix(MAGIC):
+    if hashlib.sha256(rest).hexdigest().encode() + b"\n" != digest:
         raise StoreError(
             f"{name} is damaged (its SHA-256 does not fit); use a copy of it or export again."
         )
     try:
-        head, _, body = rest.partition(b"\n")
-        header = json.loads(head)
-        arrays, code = _unpacked(header["arrays"], body)
+        end = raw.find(b"\n", start, start + _LARGEST_HEADER)
+        if end < 0:
+            raise StoreError(f"its header takes more than {_LARGEST_HEADER:,} bytes")
+        header = json.loads(raw[start:end])
+        arrays, code = _unpacked(header["arrays"], whole[end + 1 :])
         return Exported(header, arrays, code)
     except StoreError as error:
         raise StoreError(f"{name} cannot be used: {error}; export again.") from error
@@ -277,7 +298,7 @@ def _inspect(code: bytes, largest: int) -> str:
     return answer["main"]
 
 
-def _unpacked(entries: Any, body: bytes) -> tuple[list[np.ndarray], bytes]:
+def _unpacked(entries: Any, body: memoryview) -> tuple[list[np.ndarray], bytes]:
     """The arrays and what follows them; a size is compared with the bytes that are there."""
     arrays, at = [], 0
     for name, shape in entries:
@@ -289,7 +310,7 @@ def _unpacked(entries: Any, body: bytes) -> tuple[list[np.ndarray], bytes]:
             raise StoreError("an array is larger than the file")
         arrays.append(np.frombuffer(body[at : at + size], dtype).reshape(shape))
         at += size
-    return arrays, body[at:]
+    return arrays, bytes(body[at:])
 
 
 def _program(header: Mapping[str, Any], arrays: list[np.ndarray], code: bytes) -> jax.export.Exported:
@@ -326,8 +347,7 @@ def in_chunks(
 
     What is floating comes in float64: sums over many rows of float32 lose what the rows hold.
     """
-    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
-        raise StoreError(f"n is a whole number, 1 or more; {n!r} came.")
+    n = _count(n)
     refuse_forked()
     seed, wide = _words(key), bool(jax.config.jax_enable_x64)
 
@@ -355,6 +375,13 @@ def in_chunks(
         with ThreadPoolExecutor(max(_cores(), len(devices))) as pool:
             list(pool.map(fill, range(1, -(-n // chunk))))
     return out
+
+
+def _count(n: Any) -> int:
+    with contextlib.suppress(TypeError):
+        if not isinstance(n, bool) and operator.index(n) > 0:
+            return operator.index(n)
+    raise StoreError(f"n is a whole number, 1 or more; {n!r} came.")
 
 
 def _room(n: int, example: np.ndarray) -> np.ndarray:

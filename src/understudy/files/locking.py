@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from understudy.files.errors import StoreError
+from understudy.files.errors import StoreError, reason
 
 
 @contextlib.contextmanager
@@ -25,7 +25,9 @@ def locked(folder: str | Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
     except OSError as error:
-        raise StoreError(f"{folder} cannot be written ({error}); choose another folder.") from error
+        raise StoreError(
+            f"{folder} cannot be written ({reason(error)}); choose another folder."
+        ) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -12,11 +12,12 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from understudy.files.errors import StoreError
+from understudy.checks import can_name_a_file
+from understudy.files.errors import StoreError, reason
 
 try:
     import fcntl
@@ -35,11 +36,7 @@ def checked_path(path: Any) -> Path:
     text = os.fspath(path)
     if not isinstance(text, str) or not text.strip() or text == ".":
         raise StoreError(f"path is the name of a file, such as 'posterior.safetensors'; {text!r} came.")
-    try:
-        encoded = os.fsencode(text)
-    except UnicodeEncodeError:
-        encoded = b"\0"
-    if b"\0" in encoded:
+    if not can_name_a_file(text):
         raise StoreError(f"path holds a character that no file name may hold; {text!r} came.")
     return Path(text)
 
@@ -53,7 +50,7 @@ def replace_file(path: str | Path, pieces: Iterable[bytes]) -> None:
         _replace(path, pieces)
     except OSError as error:
         raise StoreError(
-            f"{path} could not be written ({error}); check the folder and its free space."
+            f"{path} could not be written ({reason(error)}); check the folder and its free space."
         ) from error
 
 
@@ -70,12 +67,15 @@ def clear_litter(folder: str | Path, names: str) -> None:
                 temporary.unlink()
 
 
-def read_file(path: str | Path, largest: int | None = None) -> bytes:
+def read_file(
+    path: str | Path, largest: int | None = None, look: Callable[[Any], None] | None = None
+) -> bytes:
     """The bytes of a regular file, or a sentence; never more than it said it holds.
 
     Args:
         path: the file.
         largest: bytes beyond which it is refused before any is read; None sets no limit.
+        look: given the open file before all of it is read; raises if it should not be.
     """
     path = checked_path(path)
     try:
@@ -87,11 +87,16 @@ def read_file(path: str | Path, largest: int | None = None) -> bytes:
                 raise StoreError(
                     f"{path} holds {seen.st_size:,} bytes, more than the {largest:,} allowed."
                 )
+            if look is not None:
+                look(file)
+                file.seek(0)
             return file.read(seen.st_size)
     except FileNotFoundError as error:
         raise StoreError(f"{path} does not exist; check the name or save to it first.") from error
     except (OSError, MemoryError) as error:
-        raise StoreError(f"{path} cannot be read ({error}); check its name and permissions.") from error
+        raise StoreError(
+            f"{path} cannot be read ({reason(error)}); check its name and permissions."
+        ) from error
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -10,7 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from understudy.files.errors import StoreError
+from understudy.backend import cores
+from understudy.files.errors import StoreError, reason
 from understudy.files.plain import plain
 from understudy.files.replacing import checked_path, read_file, replace_file
 
@@ -28,7 +29,7 @@ def append_row(path: str | Path, row: Mapping[str, Any]) -> None:
             file.flush()
     except OSError as error:
         raise StoreError(
-            f"{path} could not be written ({error}); check the folder and its free space."
+            f"{path} could not be written ({reason(error)}); check the folder and its free space."
         ) from error
 
 
@@ -91,7 +92,7 @@ def provenance(settings: Any, seed: int, seconds: float) -> dict[str, Any]:
             "seed": seed,
             "versions": {"python": platform.python_version()} | {p: _version(p) for p in _PACKAGES},
             "seconds": seconds,
-            "machine": {"cores": _cores(), "platform": f"{platform.system()} {platform.machine()}"},
+            "machine": {"cores": cores(), "platform": f"{platform.system()} {platform.machine()}"},
         }
     )
 
@@ -127,7 +128,3 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _cores() -> int | None:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from understudy.checks import whole
+
 
 class Gradients(int):
-    """A budget counted in gradient evaluations: ``budget=Gradients(500_000)``.
+    """A budget counted in gradient evaluations: ``budget=Gradients(500_000)``, or ``Gradients(5e5)``.
 
     Examples:
         >>> import understudy
@@ -17,6 +19,11 @@ class Gradients(int):
         500000
     """
 
+    def __new__(cls, count: int | float) -> "Gradients":
+        """So many gradients, a whole number."""
+        exact = isinstance(count, float) and count.is_integer()
+        return super().__new__(cls, whole("Gradients, a budget,", int(count) if exact else count))
+
 
 class Budget:
     """Wall time from now on, gradient evaluations, or both.
@@ -24,20 +31,29 @@ class Budget:
     Args:
         seconds: of wall time.
         gradients: evaluations of the log density's gradient.
+        agreed: makes of this process's seconds those by which several processes decide.
     """
 
-    def __init__(self, seconds: float = math.inf, gradients: float = math.inf):
+    def __init__(
+        self,
+        seconds: float = math.inf,
+        gradients: float = math.inf,
+        agreed: Callable[[float], float] = float,
+    ):
+        self.agreed = agreed
         self.started = time.perf_counter()
         self.seconds = seconds
         self.gradients = gradients
         self.count: Callable[[], int] = lambda: 0
 
     @classmethod
-    def of(cls, budget: float | int | None, seconds: float) -> "Budget":
+    def of(
+        cls, budget: float | int | None, seconds: float, agreed: Callable[[float], float] = float
+    ) -> "Budget":
         """The budget that a user's number stands for; ``seconds`` if there is none."""
         if isinstance(budget, Gradients):
-            return cls(gradients=float(budget))
-        return cls(seconds if budget is None else float(budget))
+            return cls(gradients=float(budget), agreed=agreed)
+        return cls(seconds if budget is None else float(budget), agreed=agreed)
 
     def meter(self) -> "Meter":
         """Measures from now on what work costs."""
@@ -54,7 +70,7 @@ class Budget:
     @property
     def share(self) -> float:
         """How much of it is spent, one where nothing is left."""
-        elapsed = time.perf_counter() - self.started
+        elapsed = 0.0 if math.isinf(self.seconds) else self.agreed(time.perf_counter() - self.started)
         return max(elapsed / self.seconds, self.count() / self.gradients)
 
 

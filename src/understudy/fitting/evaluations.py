@@ -12,20 +12,31 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Float
 
+from understudy.backend import Options, backend
 from understudy.coordinates import Coordinates, plain_coordinates
 from understudy.core import Target
-from understudy.devices import in_rows, on_each
+from understudy.devices import (
+    AXIS,
+    agreed,
+    check_alike,
+    everywhere,
+    mesh_of_cores,
+    on_each,
+    platform,
+    split_rows,
+    with_others,
+)
 from understudy.surroundings import double_precision, in_double, own_settings
 
 BLOCK = 128
 # Where a block takes longer than so many seconds it is smaller, and its rows come one after the other:
 # those of a large data set do not fit in the processor's memory together.
 _SLOW, SMALL = 0.15, 32
-# Cheaper to compile than the default generator, and nothing here is split across machines.
-KEYS = "unsafe_rbg"
+# Where it takes longer than so many seconds, cores gain more by sharing its rows than by threads.
+_SHARED = 0.004
 
 
 class Evaluations:
@@ -34,6 +45,7 @@ class Evaluations:
     Args:
         target: whose log density is asked for.
         mesh: devices over which the rows of a block are spread; None is one device.
+        split: whether the cores of a CPU may share a block that takes long enough.
 
     Attributes:
         block: rows of one call of the program.
@@ -41,22 +53,44 @@ class Evaluations:
         double: whether they are computed in double precision.
     """
 
-    def __init__(self, target: Target, mesh: Mesh | None = None):
+    def __init__(self, target: Target, mesh: Mesh | None = None, split: bool = False):
         self.count = 0
         self.block = BLOCK
         self.mesh = mesh
         self.dim = target.dim
         self.plain = plain_coordinates(np.zeros(self.dim), np.ones(self.dim))
         self._target, self._compiled = target, {}
-        self._precision(double=True)
+        self._precision(double=backend().double)
         try:
             self._program(self.plain)
         except (TypeError, ValueError):  # the density insists on arrays of single precision
             self._precision(double=False)
             self._program(self.plain)
-        if min(self._seconds(), self._seconds()) > _SLOW:
+        seconds = agreed(min(self._seconds(), self._seconds()), mesh)
+        if seconds > _SLOW:
             self.block, self._compiled = SMALL, {}
-            self._program(self.plain)
+        shared = mesh_of_cores(self.block) if split and seconds > _SHARED else None
+        if shared is not None:
+            self.mesh, self._compiled = shared, {}
+            self._precision(self.double)
+        self._program(self.plain)
+
+    @property
+    def program(self) -> str:
+        """What the compiler made of a block, in its own words."""
+        return self._program(self.plain).as_text()
+
+    @property
+    def place(self) -> str:
+        """Where gradients are computed, in words."""
+        count = 1 if self.mesh is None else self.mesh.size
+        return f"on {count} devices" if count > 1 else "on one device"
+
+    @property
+    def _rows(self) -> int:
+        """Rows of one call, as many for each device."""
+        count = 1 if self.mesh is None else self.mesh.size
+        return -(-self.block // count) * count
 
     @property
     def slow(self) -> bool:
@@ -75,26 +109,33 @@ class Evaluations:
         with self._settings():
             target = in_double(self._target) if double else self._target
             self._arrays, self._rest = eqx.partition(target, eqx.is_array)
+            if self.mesh is not None:
+                self._arrays = everywhere(self._arrays, self.mesh)
 
     @property
     def _dtype(self) -> Any:
         return np.float64 if self.double else np.float32
 
     def _program(self, coordinates: Coordinates) -> Any:
-        bent = coordinates.walls is not None
-        if bent not in self._compiled:
-            rows = jax.ShapeDtypeStruct((self.block, self.dim), self._dtype)
+        kind = jax.tree.structure(coordinates)
+        if kind not in self._compiled:
+            rows = jax.ShapeDtypeStruct((self._rows, self.dim), self._dtype)
             with self._settings():
                 given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
-                run = jax.jit(self._run, **self._placed())
-                self._compiled[bent] = run.lower(self._arrays, given, rows).compile()
-        return self._compiled[bent]
+                run, options = self._split()
+                lowered = run.lower(self._arrays, given, rows)
+                self._compiled[kind] = lowered.compile(options)
+        return self._compiled[kind]
 
-    def _placed(self) -> dict[str, Any]:
-        """Where arguments go: the rows in parts, the rest on every device."""
+    def _split(self) -> tuple[Any, Options]:
+        """The program, every device with its own rows, and how it is compiled."""
         if self.mesh is None:
-            return {}
-        return {"in_shardings": (on_each(self.mesh), on_each(self.mesh), in_rows(self.mesh, self.block))}
+            return jax.jit(self._run), None
+        # Rows need nothing of each other, so that each device may go through its own one by one.
+        whole, rows = PartitionSpec(), PartitionSpec(AXIS)
+        places = {"in_specs": (whole, whole, rows), "out_specs": rows}
+        split = jax.shard_map(self._run, mesh=self.mesh, check_vma=False, **places)
+        return jax.jit(split, out_shardings=on_each(self.mesh)), backend(platform(self.mesh)).split
 
     def _run(self, arrays: Any, coordinates: Coordinates, rows: Any) -> Any:
         target = eqx.combine(arrays, self._rest)
@@ -128,8 +169,13 @@ class Evaluations:
     def _block(self, program: Any, coordinates: Coordinates, u: np.ndarray) -> tuple:
         n = len(u)
         self.count += n
-        rows = u if n == self.block else np.resize(u, (self.block, self.dim))
+        rows = u if n == self._rows else np.resize(u, (self._rows, self.dim))
         with self._settings():
             given = jax.tree.map(lambda leaf: np.asarray(leaf, self._dtype), coordinates)
-            log_p, slope = program(self._arrays, given, np.asarray(rows, self._dtype))
+            rows = np.asarray(rows, self._dtype)
+            if self.mesh is not None:
+                check_alike([rows, *jax.tree.leaves(given)], self.mesh)
+                given, rows = everywhere(given, self.mesh), split_rows(rows, self.mesh)
+            with with_others(self.mesh):
+                log_p, slope = jax.device_get(program(self._arrays, given, rows))
         return np.asarray(log_p, float)[:n], np.asarray(slope, float)[:n]

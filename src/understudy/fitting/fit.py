@@ -18,9 +18,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 from understudy import checks
-from understudy.checks import LARGEST_SEED, instance, one_positive, whole
+from understudy.backend import cores
+from understudy.checks import LARGEST_COUNT, LARGEST_SEED, instance, one_positive, whole
 from understudy.core import IngredientError, Target
-from understudy.devices import Devices, mesh_of, spans_hosts
+from understudy.devices import Devices, agreed, is_first, mesh_of
 from understudy.fitting import region
 from understudy.fitting.budget import Budget, Gradients
 from understudy.fitting.chains import Chains
@@ -30,10 +31,11 @@ from understudy.fitting.improve import improve, prolong, spread
 from understudy.fitting.judge import boundless, imprecise, judge
 from understudy.fitting.keeping import Kept
 from understudy.fitting.learning import Candidate, Learning
-from understudy.fitting.region import Region
+from understudy.fitting.region import Region, copula
 from understudy.fitting.starts import find_starts
 from understudy.fitting.steps import ADVICE, check_steps
 from understudy.fitting.walls import find_walls
+from understudy.fitting.weighing import nearly_right, with_margins
 from understudy.posterior import Posterior, Stage
 from understudy.posterior.draws import columns, keep_programs
 from understudy.posterior.verdict import Verdict
@@ -77,7 +79,7 @@ def fit(
             None shows the live line only.
         cache: keep compiled programs in the user's cache folder, unless JAX was given another.
         devices: over which the chains are spread: how many, a list of ``jax.devices()``, or a mesh with
-            one axis; None runs on one.
+            one axis; None takes all cores of a CPU where a block of gradients takes long enough.
         folder: where every finished stage is kept, so that a fit that was cut off can go on; of several
             seeds, each in a folder of its own inside.
         resume: begin with the newest stage kept in ``folder``.
@@ -95,24 +97,21 @@ def fit(
     for name, value in {"flows": flows, "cache": cache, "resume": resume, **said}.items():
         checks.flag(name, value)
     with Progress(1.0, verbose, "looking at the target"):
-        _check(target, budget, seed, seeds)
+        seed, seeds = _checked(target, budget, seed, seeds)
     if cache:
         keep_programs()
     if seeds > 1:
         one = partial(fit, target, budget=budget, flows=flows, verbose=verbose, cache=cache)
         one = partial(one, resume=resume, devices=devices)
         return _best_of(one, range(seed, seed + seeds), folder)
-    spent, mesh = Budget.of(budget, _SECONDS), mesh_of(devices)
-    if spans_hosts(mesh):
-        raise IngredientError(
-            "fit keeps its chains in one process, and some of these devices are of others; give it "
-            "jax.local_devices()."
-        )
+    mesh = mesh_of(devices)
+    first = is_first(mesh)
     with (
         own_settings(),
-        Kept(folder, resume, target, seed) as kept,
-        Progress(1.0, verbose, "compiling") as line,
+        Kept(folder, resume, target, seed, first) as kept,
+        Progress(1.0, verbose if first else False, "compiling") as line,
     ):
+        spent = Budget.of(budget, _SECONDS, partial(agreed, mesh=mesh))
         return _Fitting(target, spent, seed, flows, line, kept, mesh).run()
 
 
@@ -163,6 +162,7 @@ class _Fitting:
         self.flows, self.line, self.kept = flows, line, kept
         self.stages: list[Stage] = []
         self.found: _Found | None = None
+        self.learning: Learning | None = None
         self._last, self._spent = time.perf_counter(), 0
 
     def run(self) -> Posterior:
@@ -178,9 +178,10 @@ class _Fitting:
 
     def search(self) -> None:
         """Find the mass, then the student."""
-        self.evaluate = Evaluations(self.target, self.mesh)
+        self.evaluate = Evaluations(self.target, self.mesh, split=self.mesh is None)
         self.budget.count = lambda: self.evaluate.count
-        self.note("compile", "the log density and its gradient", compiling=True)
+        what = f"the log density and its gradient, {self.evaluate.place}"
+        self.note("compile", what, compiling=True)
         self.chains = Chains(self.evaluate, self.seed)
         self.line.figures = self.figures
         self.begin()
@@ -195,20 +196,24 @@ class _Fitting:
             candidate, found = apart
             self.look("modes", f"{len(candidate.parts)} modes", candidate, found)
             return
+        self.prepare(found)
         if found.agreement.settled:
             found = region.lengthen(self.chains, found, self.budget, self.walls, self.columns)
         else:
             found = region.refitted(found, self.walls)
-        candidate = Candidate(None, found.coordinates, "Gaussian copula")
+        candidate = copula(found)
         verdict = self.look("copula", f"{len(found.z)} draws of each chain", candidate, found)
         if imprecise(verdict) and self.budget.share < _LONG:
-            found = prolong(
-                self.chains, found, candidate, self.walls, self.budget, self.columns, self.seed
-            )
-            candidate = Candidate(None, found.coordinates, "Gaussian copula")
-            verdict = self.look("longer chains", f"{len(found.z)} draws of each", candidate, found)
+            found = self.go_on(found, candidate)
+            note = f"{len(found.z)} draws of each"
+            verdict = self.look("longer chains", note, copula(found), found)
         if self.flows and not (verdict.trusted or imprecise(verdict)) and self.budget.share < _LONG:
             self.teach(found)
+
+    def prepare(self, found: Region) -> None:
+        """Let flows compile beside the chains, if a core is free and the copula will not do."""
+        if self.flows and cores() > 1 and not nearly_right(self.evaluate, copula(found), found.z):
+            self.learning = Learning(self.target.dim, self.seed)
 
     def begin(self) -> None:
         """Starts, walls and the first coordinates; or where an earlier fit was cut off."""
@@ -235,16 +240,31 @@ class _Fitting:
     def teach(self, found: Region) -> None:
         """Flows that learn from the chains and help them along."""
         self.line.stage("flows learn", 0.7)
-        learning = Learning(self.target.dim, self.seed)
+        learning = self.learning or Learning(self.target.dim, self.seed)
         better = improve(self.chains, found, learning, self.walls, self.budget, self.columns, self.seed)
-        note = f"{better.candidate.name}, acceptance {better.acceptance:.2f}"
-        self.look("flow", note, better.candidate, better.region, better.acceptance)
+        plain, region = better.candidate, better.region
+        matched = with_margins(self.seed, plain, self.evaluate, region.z)
+        # Margins met to the letter, unless that spoils tails which the flow has right.
+        chosen = next((one for one in (matched, plain) if self.judge(one, region).trusted), matched)
+        note = f"{chosen.name}, acceptance {better.acceptance:.2f}"
+        verdict = self.look("flow", note, chosen, region, better.acceptance)
+        if imprecise(verdict) and self.budget.share < _LONG:
+            longer = self.go_on(region, chosen)
+            self.look("longer chains", f"{len(longer.z)} draws of each", chosen, longer)
+
+    def go_on(self, found: Region, candidate: Candidate) -> Region:
+        """Chains that go on until they tell whether a candidate is right."""
+        return prolong(self.chains, found, candidate, self.walls, self.budget, self.columns, self.seed)
+
+    def judge(self, candidate: Any, found: Region) -> Verdict:
+        """Hold a candidate against the chains and its own weights."""
+        return judge(self.seed + 1, candidate, found.z, found.agreement, self.columns, self.chains)
 
     def look(
         self, name: str, note: str, candidate: Any, found: Region, acceptance: float = float("nan")
     ) -> Verdict:
         """Judge a candidate, keep what was found, and say so."""
-        verdict = judge(self.seed + 1, candidate, found.z, found.agreement, self.columns, self.chains)
+        verdict = self.judge(candidate, found)
         if boundless(verdict):
             raise IngredientError(
                 "The posterior looks improper: the chains spread over more orders of magnitude than any "
@@ -301,22 +321,34 @@ class _Fitting:
         self.line.say(f"{name}: {note}; {took:.1f} s")
 
 
-def _check(target: Any, budget: Any, seed: Any, seeds: Any) -> None:
+def _checked(target: Any, budget: Any, seed: Any, seeds: Any) -> tuple[int, int]:
+    """The first seed and how many, where nothing speaks against a fit."""
     instance("target", Target, "from_numpyro(model, data) or LogDensity(function, dim)", target)
-    if isinstance(budget, Gradients):
-        whole("budget, in gradients,", budget)
-    elif budget is not None:
+    if budget is not None and not isinstance(budget, Gradients):
         one_positive("budget", budget)
-    whole("seeds", seeds)
-    whole("seed", seed, least=0, most=LARGEST_SEED + 1 - seeds)
+    seeds = whole("seeds", seeds, most=LARGEST_COUNT)
+    seed = whole("seed", seed, least=0, most=LARGEST_SEED + 1 - seeds)
+    _check_size(target)
     _check_gradient(target)
+    return seed, seeds
+
+
+def _check_size(target: Target) -> None:
+    """Whether matrices of the target's size, such as the curvature at a start, can be held at all."""
+    try:
+        np.empty((4, target.dim, target.dim))
+    except (MemoryError, ValueError) as error:
+        raise IngredientError(
+            f"fit holds matrices of the size of the target, and those of {target.dim:,} dimensions do "
+            "not fit into memory; call train with a student such as DiagonalGaussian."
+        ) from error
 
 
 def _check_gradient(target: Target) -> None:
     """Trace the log density and its gradient, to name what JAX cannot do with it."""
     z = jax.ShapeDtypeStruct((target.dim,), jax.numpy.result_type(float))
     try:
-        jax.eval_shape(jax.value_and_grad(target.log_density), z)
+        first, second = (jax.make_jaxpr(jax.value_and_grad(target.log_density))(z) for _ in range(2))
     except IngredientError:
         raise
     except Exception as error:
@@ -325,3 +357,16 @@ def _check_gradient(target: Target) -> None:
             f"The log density cannot be differentiated by JAX ({type(error).__name__}: {first}); write "
             "it with jax.numpy, without branches on values."
         ) from error
+    if not _same(first.consts, second.consts):
+        raise IngredientError(
+            "The log density is another one when it is called again: it keeps draws of an earlier call, "
+            "or draws numbers of its own; let it depend on its argument and on fixed data alone."
+        )
+
+
+def _same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether what two traces of a function took from outside is the same, and no trace's own."""
+    if len(first) != len(second) or any(isinstance(one, jax.core.Tracer) for one in second):
+        return False
+    pairs = zip(first, second, strict=True)
+    return all(a is b or np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)

@@ -13,9 +13,10 @@ from jaxtyping import Float
 from understudy.coordinates import Coordinates, Walls, fit_coordinates
 from understudy.fitting.budget import Budget
 from understudy.fitting.chains import COMPARED, Agreement, Chains, agreement, thinned
+from understudy.fitting.judge import Columns, told
 from understudy.fitting.learning import FLOWS, Candidate, Learning, Pupil
 from understudy.fitting.modes import Candidates, find_modes, mixture
-from understudy.fitting.region import Columns, Region, every, precise, refitted
+from understudy.fitting.region import Region, copula, every, refitted
 from understudy.fitting.transport import FlowCoordinates
 
 _ROUNDS, _SPREADS = 100, 8
@@ -158,16 +159,18 @@ def prolong(
 ) -> Region:
     """Chains that go on, helped by a student that learns no more, until they tell enough."""
     traces, agreed = [found.z], found.agreement
-    z = found.z
+    z, home = found.z, (chains.coordinates, chains.step_size)
+    _move_in(chains, student)
     for i in range(_ROUNDS):
-        if precise(z, agreed, columns) or budget.share > _UNTIL:
+        if told(student, z, agreed, columns, chains) or budget.share > _UNTIL:
             break
         for k in range(max(1, i // 3)):
             traces.append(_sweeps(chains, student, seed + 1000 * i + 100 * k, 6, 8, 4 * _MANY).z)
         traces = _bounded(traces)
         z = np.concatenate(traces)
-        agreed = _agreed(chains.coordinates, z)
-    return refitted(Region(z, chains.coordinates, agreed), walls)
+        agreed = _agreed(found.coordinates, z)
+    _move_back(chains, *home)
+    return refitted(Region(z, found.coordinates, agreed), walls)
 
 
 def improve(
@@ -180,10 +183,10 @@ def improve(
     seed: int,
 ) -> Improved:
     """Rounds of learning, offering and going on, until neither gains and the chains tell enough."""
-    gaussian = Candidate(None, found.coordinates, "Gaussian copula")
+    gaussian = copula(found)
     learner = _better(learning, found, *_split(found.z))
     best = _likelier([gaussian, learner.candidate], _split(found.z)[1])
-    traces, stalled, step = [found.z], 0, chains.step_size
+    traces, stalled, home = [found.z], 0, (chains.coordinates, chains.step_size)
     for i in range(_ROUNDS):
         _move_in(chains, best)
         length = max(1, min(8, len(found.z) // 6))
@@ -203,12 +206,10 @@ def improve(
             chains.seen |= {"R-hat": agreed.r_hat, "held-out log q": max(score, before)}
             stalled = 0 if score > before + _GAIN else stalled + 1
             best = learner.candidate if score > before else best
-        told = i > _FIRST and stalled and agreed.drift < _STEADY and agreed.settled
-        told = told and precise(z, agreed, columns)
-        if told or budget.share > _UNTIL:
+        steady = i > _FIRST and stalled and agreed.drift < _STEADY and agreed.settled
+        if budget.share > _UNTIL or (steady and told(best, z, agreed, columns, chains)):
             break
-    chains.change(found.coordinates)
-    chains.pace(step)
+    _move_back(chains, *home)
     region = refitted(Region(z, found.coordinates, agreed), walls)
     return Improved(_last(learning, learner, best, region), region, offered.acceptance)
 
@@ -218,9 +219,8 @@ def _last(learning: Learning, learner: Pupil, best: Candidate, found: Region) ->
     seen, held = _split(found.z)
     fresh = learning.begin(found.coordinates, seen, learner.name)
     fresh.learn(seen, held, 3 * _UPDATES, _RATE)
-    gaussian = Candidate(None, found.coordinates, "Gaussian copula")
-    chosen = _likelier([gaussian, best, fresh.candidate], held)
-    return chosen.matched(found.z.reshape(-1, found.z.shape[-1]))
+    gaussian = copula(found)
+    return _likelier([gaussian, best, fresh.candidate], held)
 
 
 def _likelier(students: list[Candidate], held: np.ndarray) -> Candidate:
@@ -252,6 +252,12 @@ def _move_in(chains: Chains, student: Candidate) -> None:
         step = chains.step_size if isinstance(chains.coordinates, FlowCoordinates) else _STEP
         chains.change(FlowCoordinates(student.flow, student.coordinates))
         chains.pace(step)
+
+
+def _move_back(chains: Chains, coordinates: Coordinates, step: float) -> None:
+    """Let the chains go on where and how they did before."""
+    chains.change(coordinates)
+    chains.pace(step)
 
 
 def _agreed(coordinates: Coordinates, z: Float[np.ndarray, "t m d"]) -> Agreement:

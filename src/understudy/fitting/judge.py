@@ -6,13 +6,14 @@ other, each with the error of both sets of draws taken off.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.stats import norm
 
 from understudy.fitting.chains import Agreement, Chains, thinned
+from understudy.fitting.weighing import Weighed, weigh
 from understudy.posterior.verdict import CHAIN_ERROR, Figure, Verdict
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -21,6 +22,11 @@ TOLERANCE = 0.06
 PRECISION = 0.05
 _DEPENDENCE = 0.15
 _OUTSIDE = 0.005
+_MISSED = 0.03
+# Weights do better than chains where these know a quantile at least so well.
+_ROUGHLY = 0.25
+# What is known enough is known better than it must be, since the judge looks anew.
+_AIM, _MEANS = 0.7, 0.02
 _BOUNDLESS = 1e60
 QUANTILE_ERROR = "error of their quantiles"
 _JUDGED, _MOST_JUDGED = 4096, 131_072
@@ -28,43 +34,100 @@ _JUDGED, _MOST_JUDGED = 4096, 131_072
 _COMPARED, _NEAR = 4_000_000, 0.03
 _PAIRED = 64
 
+Columns = Callable[[np.ndarray], np.ndarray]
+
 
 def judge(
     seed: int,
     candidate: Any,
     z: Float[np.ndarray, "t m d"],
     found: Agreement,
-    columns: Callable[[np.ndarray], np.ndarray],
+    columns: Columns,
     chains: Chains,
 ) -> Verdict:
     """Hold a candidate's draws against those of the chains.
 
     Args:
         seed: of the candidate's draws.
-        candidate: draws z.
+        candidate: draws z and has a density.
         z: draws of the chains.
         found: how far the chains agree.
         columns: from draws to all the numbers that a user sees.
-        chains: know where the log density is finite.
+        chains: know the log density.
     """
     effective = float(np.median(found.effective))
     kept = compared(z)
     rows = kept.reshape(-1, z.shape[-1])
-    drawn, _ = candidate.draw(seed, _enough(columns(rows), z.shape[-1]))
-    outside = 1 - np.isfinite(chains.evaluate(drawn[:1024])[0]).mean()
-    both = columns(np.concatenate([drawn, rows]))
-    a, b = both[: len(drawn)], both[len(drawn) :].reshape(*kept.shape[:2], -1)
+    enough = _enough(columns(rows), z.shape[-1])
+    weighed = weigh(seed, candidate, chains.evaluate, z, enough)
+    drawn = weighed.z if len(weighed.z) == enough else candidate.draw(seed, enough)[0]
+    gaps = _gaps(weighed, drawn, kept, columns)
     few = rows[np.linspace(0, len(rows) - 1, min(len(rows), _JUDGED)).astype(int)]
     scores = [candidate.coordinates.scores(part)[0] for part in (drawn[:_JUDGED], few)]
     return Verdict(
         (
             *chain_figures(found),
-            Figure(QUANTILE_ERROR, float(quantile_errors(b).max()), PRECISION, "precision"),
-            Figure("quantiles of the student", float(quantile_gaps(a, b).max()), TOLERANCE),
+            Figure(QUANTILE_ERROR, gaps.error, PRECISION, "precision"),
+            Figure("quantiles of the student", gaps.size, TOLERANCE),
             Figure("dependence", dependence_gap(*scores, effective), _DEPENDENCE),
-            Figure("draws outside the support", float(outside), _OUTSIDE),
+            Figure("mass the student misses", weighed.missed if weighed.usable else 0.0, _MISSED),
+            Figure("draws outside the support", weighed.outside, _OUTSIDE),
         )
     )
+
+
+class _Gaps(NamedTuple):
+    """How well the target's quantiles are known, and how far a student's are from them, at worst."""
+
+    error: float
+    size: float
+
+
+def _gaps(
+    weighed: Weighed, drawn: Float[np.ndarray, "n d"], kept: Float[np.ndarray, "s m d"], columns: Columns
+) -> _Gaps:
+    """Quantiles of a student's draws against the chains', and against its own draws weighed."""
+    both = columns(np.concatenate([drawn, kept.reshape(-1, kept.shape[-1])]))
+    a, b = both[: len(drawn)], both[len(drawn) :].reshape(*kept.shape[:2], -1)
+    error, size = quantile_errors(b), quantile_gaps(a, b)
+    if weighed.usable:
+        moved, unsure = weighed_gaps(a[: len(weighed.z)], weighed.weights)
+        error = np.where(error < _ROUGHLY, np.minimum(error, unsure), error)
+        size = np.maximum(size, np.maximum(moved - 2 * unsure, 0))
+    return _Gaps(float(error.max()), float(size.max()))
+
+
+def told(
+    candidate: Any, z: Float[np.ndarray, "t m d"], found: Agreement, columns: Columns, chains: Chains
+) -> bool:
+    """Whether chains, or weights of a student that is nearly right, tell enough to judge it by."""
+    kept = compared(z)
+    own = columns(kept.reshape(-1, z.shape[-1]))
+    known = float(quantile_errors(own.reshape(*kept.shape[:2], -1)).max())
+    if known < _AIM * PRECISION or found.error > 2 * _MEANS or known > _ROUGHLY:
+        return known < _AIM * PRECISION and found.error < _MEANS
+    weighed = weigh(len(z), candidate, chains.evaluate, z, _enough(own, z.shape[-1]))
+    return weighed.usable and _gaps(weighed, weighed.z, kept, columns).error < _AIM * PRECISION
+
+
+def weighed_gaps(
+    a: Float[np.ndarray, "n c"], weights: Float[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, "5 c"], Float[np.ndarray, "5 c"]]:
+    """How far weights of mean one move the quantiles of draws, and the standard errors of that.
+
+    In interquartile ranges; by how much weight lies below every quantile, and the slope there.
+    """
+    at, slope, _ = _quantiles(a)
+    low, high = (np.quantile(a, np.array(LEVELS) + s * _NEAR, axis=0) for s in (-1, 1))
+    moved, errors = [], []
+    for level, one, below, above in zip(LEVELS, at, low, high, strict=True):
+        apart = (a <= one) - level
+        near = (a >= below) & (a <= above)
+        # The quantile is known from the same draws: its own chance counts by the weight that lies there.
+        there = (weights @ near) / np.maximum(near.sum(0), 1)
+        moved.append(weights @ apart / len(a))
+        errors.append(((weights[:, None] - there) * apart).std(0) / np.sqrt(len(a)))
+    return np.abs(np.stack(moved)) * slope, np.stack(errors) * slope
 
 
 def _enough(rows: Float[np.ndarray, "n c"], dim: int) -> int:

@@ -22,10 +22,11 @@ class Kept:
         resume: whether to begin with what the folder holds.
         target: of the fit, to recognise it.
         seed: of the fit, to recognise it.
+        writes: whether this process is the one that does, of those that fit together.
     """
 
-    def __init__(self, folder: Any, resume: Any, target: Target, seed: int):
-        place = checks.folder(folder)
+    def __init__(self, folder: Any, resume: Any, target: Target, seed: int, writes: bool = True):
+        place, self.writes = checks.folder(folder), writes
         self.path = None if place is None else place / STAGE
         self.resume = checks.flag("resume", resume)
         if self.path is None and resume:
@@ -36,7 +37,8 @@ class Kept:
     def __enter__(self) -> "Kept":
         if self.path is None:
             return self
-        self._held.enter_context(files.locked(self.path.parent))
+        if self.writes:
+            self._held.enter_context(files.locked(self.path.parent))
         if self.path.exists() and not self.resume:
             self._held.close()
             raise IngredientError(
@@ -67,5 +69,5 @@ class Kept:
 
     def write(self, z: np.ndarray) -> None:
         """Keep draws of the chains."""
-        if self.path is not None:
+        if self.path is not None and self.writes:
             files.write(self.path, {"z": z}, self._inside)

@@ -18,10 +18,10 @@ import paramax
 from jaxtyping import Array, Float, Scalar
 from scipy.special import logsumexp
 
+from understudy.backend import backend
 from understudy.coordinates import Coordinates, match_knots, rank_of
 from understudy.core import Condition, Target
 from understudy.feedbacks import InclusiveKL
-from understudy.fitting.evaluations import KEYS
 from understudy.students.couplings import CouplingFlow
 from understudy.students.placed import Placed
 from understudy.surroundings import own_settings
@@ -34,14 +34,11 @@ _DRAWN = 2048
 _CHUNK = 100
 # How much larger one number of the noise is in draws of long tails.
 _WIDE = 2.5
-# Numbers of the student that are drawn to match its margins.
-_MATCHED = 8_000_000
 # Flows see draws with standard margins, only shifted and scaled (in which scales of others work along
 # lines), or with their correlations taken out too.
+COPULA = "Gaussian copula"
 FLOWS = STRAIGHT, _, WHITE = "flow on scaled axes", "flow along the axes", "flow on white draws"
 _DECAY = 1e-2
-# The updates run for seconds only, so the compiler should not spend as long on making them faster.
-_QUICK = {"xla_backend_optimization_level": 1}
 
 
 class _Standard(Target):
@@ -98,12 +95,14 @@ class Candidate(NamedTuple):
             return noise, np.zeros(len(noise))
         return in_blocks(_carry, self.flow, noise)
 
-    def matched(self, z: Float[np.ndarray, "n d"]) -> "Candidate":
-        """The same with its margins carried to those of draws z; the Gaussian has them already."""
-        if self.flow is None:
-            return self
-        u = self.draw_standard(0, int(np.clip(_MATCHED // z.shape[1], RECORDED, 16 * RECORDED)))
-        return self._replace(coordinates=match_knots(self.coordinates, u, z))
+    def matched(
+        self, u: Float[np.ndarray, "n d"], z: Float[np.ndarray, "m d"], miss: float
+    ) -> "Candidate":
+        """The same with the margins of its standard draws u carried to those of draws z.
+
+        A margin stays as it is whose scores are off by less than ``miss``.
+        """
+        return self._replace(coordinates=match_knots(self.coordinates, u, z, miss))
 
 
 def _noise(
@@ -159,7 +158,7 @@ def log_probs(flow: CouplingFlow, u: Float[np.ndarray, "n d"]) -> Float[np.ndarr
 
 
 class Learning:
-    """The flow's updates, compiled aside while the chains run; no target is in them.
+    """The flow's updates, made and compiled aside while the chains run; no target is in them.
 
     Args:
         dim: size of a draw.
@@ -169,34 +168,31 @@ class Learning:
     """
 
     def __init__(self, dim: int, seed: int, layers: int = 6, width: int = 32):
-        with own_settings(), jax.default_prng_impl(KEYS):
-            rank = rank_of(dim)
-            turn = (jnp.eye(dim)[:, :rank], jnp.ones(rank))
-            flow = CouplingFlow(jax.random.key(seed), dim, layers, width, *turn)
-            optimiser = optax.inject_hyperparams(_flat_adam)(learning_rate=0.0)
-            learner = Learner(InclusiveKL(control=False), particles=ROWS, optimiser=optimiser)
-            record = Recorded(jnp.zeros((RECORDED, dim), jnp.float32))
-            self.training = Training(learner, _Standard(dim), flow, record, seed=seed)
         self._failed: list[BaseException] = []
-        self._thread = threading.Thread(target=self._compile, daemon=True)
+        self._made: list[Training] = []
+        # The interpreter waits for it at its end: a compiler that is cut off there may crash.
+        self._thread = threading.Thread(target=self._make, args=(dim, seed, layers, width))
         self._thread.start()
 
-    def _compile(self) -> None:
+    def _make(self, *shape: int) -> None:
         try:
-            with own_settings(), jax.default_prng_impl(KEYS):
-                self.training.compile(_QUICK)
-                flow = self.training.state.student
+            with own_settings(), jax.default_prng_impl(backend().keys):
+                training = _training(*shape)
+                training.compile(backend().quick)
+                flow = training.state.student
                 _carry(flow, np.zeros((_DRAWN, flow.dim), np.float32))
                 _carry_back(flow, np.zeros((_DRAWN, flow.dim), np.float32))
+            self._made.append(training)
         except BaseException as error:
             self._failed.append(error)
 
-    def ready(self) -> State:
-        """Wait for the compiler; the state before the first update."""
+    @property
+    def training(self) -> Training:
+        """Wait for the compiler."""
         self._thread.join()
         if self._failed:
             raise self._failed[0]
-        return self.training.state
+        return self._made[0]
 
     def begin(self, found: Coordinates, z: Float[np.ndarray, "n d"], name: str) -> "Pupil":
         """A new flow.
@@ -206,7 +202,7 @@ class Learning:
             z: the draws.
             name: one of FLOWS: how the flow sees them.
         """
-        state = self.ready()
+        state = self.training.state
         if name == WHITE:
             return Pupil(self.training, state, found, name)
         seen = found.straightened(z) if name == STRAIGHT else found
@@ -214,6 +210,16 @@ class Learning:
         turn = tuple(paramax.non_trainable(jnp.asarray(part, jnp.float32)) for part in turn)
         state = eqx.tree_at(lambda s: (s.student.directions, s.student.stretch), state, turn)
         return Pupil(self.training, state, seen.unturned(), name)
+
+
+def _training(dim: int, seed: int, layers: int, width: int) -> Training:
+    rank = rank_of(dim)
+    turn = (jnp.eye(dim)[:, :rank], jnp.ones(rank))
+    flow = CouplingFlow(jax.random.key(seed), dim, layers, width, *turn)
+    optimiser = optax.inject_hyperparams(_flat_adam)(learning_rate=0.0)
+    learner = Learner(InclusiveKL(control=False), particles=ROWS, optimiser=optimiser)
+    record = Recorded(jnp.zeros((RECORDED, dim), jnp.float32))
+    return Training(learner, _Standard(dim), flow, record, seed=seed)
 
 
 class Pupil:
@@ -250,7 +256,7 @@ class Pupil:
         best = float(log_probs(self.best, held).mean())
         where = lambda s: (s.student, s.teacher.draws)  # noqa: E731
         state = eqx.tree_at(where, self.state, (self.best, jnp.asarray(rows, jnp.float32)))
-        with own_settings(), jax.default_prng_impl(KEYS):
+        with own_settings(), jax.default_prng_impl(backend().keys):
             for done in range(0, updates, _CHUNK):
                 now = last + (rate - last) * 0.5 * (1 + math.cos(math.pi * done / updates))
                 state, _ = self.training.advance(_paced(state, now), _CHUNK)

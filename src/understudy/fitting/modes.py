@@ -9,7 +9,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.special import logsumexp
 
 from understudy.coordinates import Coordinates, Walls, fit_coordinates, fit_knots
-from understudy.fitting.learning import Candidate
+from understudy.fitting.learning import COPULA, Candidate
 from understudy.students import Mixture
 
 _DIRECTIONS = 3
@@ -89,6 +89,6 @@ def mixture(
     for k in np.unique(labels):
         own = z[labels == k]
         fitted = fit_coordinates(own, walls, len(own) / 4)
-        parts.append(Candidate(None, fit_knots(fitted, own), "Gaussian copula"))
+        parts.append(Candidate(None, fit_knots(fitted, own), COPULA))
         weights.append(len(own) / len(z))
     return Candidates(tuple(parts), np.array(weights), whole)

@@ -1,6 +1,5 @@
 """The region of the mass, found by chains that run until they agree."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from understudy.core import IngredientError
 from understudy.fitting import judge
 from understudy.fitting.budget import Budget
 from understudy.fitting.chains import GROUPS, Agreement, Chains, agreement
+from understudy.fitting.learning import COPULA, Candidate
 from understudy.fitting.starts import Starts
 from understudy.fitting.steps import ADVICE
 
@@ -29,12 +29,7 @@ _SHARE, _ALONE = 0.4, 0.25
 # A scale that grows by a fifth over any two windows, at least five times and tenfold, has no end.
 _GROWS, _DRIFTING, _FAR = np.log(1.2), 5, np.log(10.0)
 _MOST = 40
-_PRECISE = 0.02
 _LONGEST = 12
-# The chains go on until quantiles are known better than they must be, since the judge looks anew.
-_AIM = 0.7
-
-Columns = Callable[[np.ndarray], np.ndarray]
 
 
 class Region(NamedTuple):
@@ -131,7 +126,7 @@ def lengthen(
     found: Region,
     budget: Budget,
     walls: Walls | None,
-    columns: Columns,
+    columns: judge.Columns,
 ) -> Region:
     """Go on in the same coordinates until means and quantiles are known well enough.
 
@@ -145,27 +140,22 @@ def lengthen(
     u, _ = chains.coordinates.whiten(found.z.reshape(-1, found.z.shape[-1]))
     trace, agreed, most = u.reshape(found.z.shape), found.agreement, _LONGEST * len(found.z)
     more, meter = len(trace), budget.meter()
-    while not precise(chains.traced(judge.compared(trace)), agreed, columns):
+    while True:
+        longer = refitted(Region(chains.traced(trace), found.coordinates, agreed), walls)
         if len(trace) >= most or budget.share > _ALONE:
-            break
+            return longer
+        if judge.told(copula(longer), longer.z, agreed, columns, chains):
+            return longer
         new = chains.run(more, every(chains, more), adapt=False)
         trace = np.concatenate([trace, new])
         agreed = agreement(trace)
         chains.seen["R-hat"] = agreed.r_hat
         more = meter.afford(max(len(found.z), len(trace) // 3), len(trace) - len(found.z), _ALONE)
-    return refitted(Region(chains.traced(trace), found.coordinates, agreed), walls)
 
 
-def precise(z: Float[np.ndarray, "t m d"], agreed: Agreement, columns: Columns) -> bool:
-    """Whether means and quantiles are known well enough to judge a student by."""
-    return agreed.error < _PRECISE and quantile_error(z, columns) < _AIM * judge.PRECISION
-
-
-def quantile_error(z: Float[np.ndarray, "t m d"], columns: Columns) -> float:
-    """Largest standard error of a quantile of a number that a user sees."""
-    kept = judge.compared(z)
-    values = columns(kept.reshape(-1, z.shape[-1]))
-    return float(judge.quantile_errors(values.reshape(*kept.shape[:2], -1)).max())
+def copula(found: Region) -> Candidate:
+    """The student that is a Gaussian in the region's coordinates."""
+    return Candidate(None, found.coordinates, COPULA)
 
 
 def refitted(found: Region, walls: Walls | None) -> Region:

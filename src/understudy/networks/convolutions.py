@@ -5,7 +5,8 @@ convolution is therefore a product of windows of the image with a matrix made of
 give the same numbers: "patches" gathers every window (the matrix is the kernel), "rows" gathers rows of
 blocks of columns, and its matrices are Toeplitz matrices along the width: more arithmetic, but a better
 shape for it. The rows of a deconvolution are neighbours, so there XLA's convolution along one dimension
-does without the gathering; it is fast in one layout only, which its own derivative does not keep.
+does without the gathering; it is fast in one layout only, which its own derivative does not keep. On
+other machines XLA's own convolutions take the place of both.
 
 Images have shape (height, width, channels); the padding is "SAME".
 """
@@ -23,6 +24,7 @@ import paramax
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
+from understudy.backend import backend
 from understudy.checks import one_of, random_key, whole
 from understudy.core import CONDITIONS, IngredientError, Key
 
@@ -46,7 +48,7 @@ class StridedLayer(eqx.Module):
         channels: of the image and of the result.
         width: of the kernel, 5 say.
         stride: how many rows and columns of the larger image a step in the smaller one takes.
-        form: how it is computed; the numbers are the same.
+        form: how it is computed on a CPU; the numbers are the same.
         bias: whether to add one; needless before a normalisation.
     """
 
@@ -101,7 +103,9 @@ class Convolution(StridedLayer):
         k, _, c, o = self.kernel.shape
         (h, w), (i, j), s = self.size, self.out, self.stride
         starts, padded = _padding(h, k, s), _padding(w, k, s)
-        if self.form == "rows":
+        if backend().convolutions == "own":
+            out = _own(image, self.kernel, (starts, padded), strides=(s, s))
+        elif self.form == "rows":
             image = jnp.pad(image, (starts, (0, 0), (0, 0)))
             place = _indicator(k, w, j, lambda q, j: q - s * j + padded[0])
 
@@ -151,6 +155,8 @@ class Deconvolution(StridedLayer):
 
     def matrices(self) -> list[Float[Array, "_ _"]]:
         """What rows (or windows) of an image are multiplied with, for every block of columns."""
+        if backend().convolutions == "own":
+            return []
         o, s = self.kernel.shape[3], self.stride
         down, across = (_reach(length, len(self.kernel), s)[0] for length in self.size)
         if self.form == "patches":
@@ -167,7 +173,12 @@ class Deconvolution(StridedLayer):
         """Apply to one image, given the matrices."""
         o, (h, w), s, (i, j) = self.kernel.shape[3], self.size, self.stride, image.shape[:2]
         (down, near), (across, beside) = (_reach(length, len(self.kernel), s) for length in self.size)
-        if self.form == "patches":
+        if backend().convolutions == "own":
+            k, places = len(self.kernel), zip((h, w), (i, j), strict=True)
+            before = [(k - 1 - _padding(length, k, s)[0], length - s * (n - 1)) for length, n in places]
+            around = [(first, rest + k - 2 - first) for first, rest in before]
+            out = _own(image, self.kernel[::-1, ::-1], around, lhs_dilation=(s, s))
+        elif self.form == "patches":
             image = jnp.pad(image, (near, beside, (0, 0)))
             places = [(d, e) for d in range(down.shape[1]) for e in range(across.shape[1])]
             rows = jnp.concatenate([image[d : d + i, e : e + j] for d, e in places], 2)
@@ -213,7 +224,7 @@ class BatchNormalisation(eqx.Module):
 
     gain: Float[Array, " c"]
     shift: Float[Array, " c"]
-    stored: paramax.NonTrainable | None
+    stored: tuple[paramax.NonTrainable, paramax.NonTrainable] | None
 
     def __init__(self, channels: int):
         self.gain = jnp.ones(whole("channels", channels))
@@ -241,6 +252,13 @@ class BatchNormalisation(eqx.Module):
                 "some training images first, with settled(images)."
             ) from error
         return mean, jax.lax.pmean(jnp.square(h - mean).mean(axes), CONDITIONS)
+
+
+def _own(image, kernel, padding, strides=(1, 1), lhs_dilation=None):
+    """XLA's own convolution of one image."""
+    layout = ("NHWC", "HWIO", "NHWC")
+    settings = {"lhs_dilation": lhs_dilation, "dimension_numbers": layout}
+    return jax.lax.conv_general_dilated(image[None], kernel, strides, padding, **settings)[0]
 
 
 def _biased(h: Float[Array, "h w o"], bias: Float[Array, " o"] | None) -> Float[Array, "h w o"]:

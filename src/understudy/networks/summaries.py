@@ -15,6 +15,7 @@ from understudy.networks.perceptrons import Perceptron
 _PRODUCTS_UP_TO = 12
 _LAGS = 3
 _MAXIMA = 16
+_NARROWEST = 1e-4
 _PASSED_ON = 128
 
 
@@ -68,7 +69,7 @@ class Summary(eqx.Module):
 
 
 class Pooled(eqx.Module):
-    """Means and maxima over the rows of a set, means of products of its columns, and its size.
+    """Means and maxima over the rows of a set, its columns' spreads and correlations, and its size.
 
     Args:
         key: random key for the weights.
@@ -86,7 +87,7 @@ class Pooled(eqx.Module):
         self.weights = enter, jax.random.normal(second, (width, width)) * np.sqrt(2 / width)
         self.biases = jax.random.normal(second, (width,)), jnp.zeros(width)
         products = inputs * (inputs + 1) // 2 if inputs <= _PRODUCTS_UP_TO else inputs
-        self.outputs = 1 + inputs + products + width + min(width, _MAXIMA)
+        self.outputs = 1 + 2 * inputs + 2 * products + width + min(width, _MAXIMA)
 
     def __call__(
         self, rows: Float[Array, "n r"], present: Bool[Array, " n"]
@@ -103,7 +104,12 @@ class Pooled(eqx.Module):
 
         largest = jnp.where(present[:, None], features[:, :_MAXIMA], 0.0).max(0)
         size = jnp.log(count / np.sqrt(len(rows)))[None]
-        return jnp.concatenate([size, mean(rows), mean(_products(rows)), mean(features), largest])
+        # Spreads can differ by decades, and no network finds a small one as a difference of squares.
+        away = rows - mean(rows)
+        spread = jnp.sqrt(mean(away**2) + _NARROWEST**2)
+        shape = [jnp.log(spread), mean(_products(away / spread))]
+        parts = [size, mean(rows), mean(_products(rows)), *shape, mean(features), largest]
+        return jnp.concatenate(parts)
 
 
 class Convolved(eqx.Module):

@@ -107,7 +107,10 @@ class _Layout:
 
 
 def _dealt(group: Arrays, chains: int) -> Arrays:
-    return {name: widened(v).reshape(chains, -1, *np.shape(v)[1:]) for name, v in group.items()}
+    # A length is never left to NumPy, which cannot tell it where a site is empty.
+    return {
+        name: widened(v).reshape(chains, len(v) // chains, *np.shape(v)[1:]) for name, v in group.items()
+    }
 
 
 def _names(groups: Mapping[str, Arrays], axes: Mapping[str, list[str | None]]) -> dict[str, str]:

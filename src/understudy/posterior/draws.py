@@ -13,9 +13,11 @@ from flowjax.bijections import AbstractBijection, Chain, Scan
 from flowjax.distributions import AbstractDistribution, StandardNormal, Transformed
 from jaxtyping import Array, ArrayLike, Float, UInt32
 
+from understudy.checks import drawn
 from understudy.core import Condition, Key, Named, Student, Target
 from understudy.data.files import cache_folder
 from understudy.numerics import in_blocks
+from understudy.programs import jit_of_few
 from understudy.students import Flow
 from understudy.surroundings import double_precision, in_double
 
@@ -111,17 +113,17 @@ def chunk_of(student: Student) -> int:
     return getattr(student, "chunk", CHUNK)
 
 
-@eqx.filter_jit
+@jit_of_few
 def flat(student: Student, target: Any, words: Words) -> dict[str, Float[Array, "n d"]]:
     """A chunk of flat draws; four words make the key."""
     del target
-    return {"z": _for_drawing(student).sample(_key(words), None, chunk_of(student))}
+    return {"z": drawn(_for_drawing(student), _key(words), None, chunk_of(student))}
 
 
-@eqx.filter_jit
+@jit_of_few
 def named(student: Student, target: Any, words: Words) -> dict[str, Array]:
     """A chunk of draws of the named sites (of ``z`` where the target has no names)."""
-    z = _for_drawing(student).sample(_key(words), None, chunk_of(student))
+    z = drawn(_for_drawing(student), _key(words), None, chunk_of(student))
     return jax.vmap(partial(constrained, target))(z)
 
 
@@ -136,7 +138,7 @@ def widened(value: np.ndarray) -> np.ndarray:
     return value.astype(np.float64) if jnp.issubdtype(value.dtype, jnp.floating) else value
 
 
-@eqx.filter_jit
+@jit_of_few
 def _name_rows(target: Target, z: Float[Array, "n d"]) -> dict[str, Array]:
     return jax.vmap(partial(constrained, target))(z)
 

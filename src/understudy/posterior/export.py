@@ -100,7 +100,9 @@ def program_of(
     if used != places:
         exported = _exported(partial(run, places=used), [every[i] for i in used], platforms)
     kept = [inputs[i] for i in used if i < count]
-    return _program(exported, [np.asarray(every[i]) for i in used if i >= count], kept)
+    # A module may hold arrays of NumPy in 64 bits, which the program takes in those of JAX.
+    stored = [np.asarray(jnp.asarray(every[i])) for i in used if i >= count]
+    return _program(exported, stored, kept)
 
 
 def checked_platforms(platforms: Any) -> tuple[str, ...] | None:

@@ -13,7 +13,17 @@ import numpy as np
 from jaxtyping import Float
 
 from understudy import files
-from understudy.checks import flag, instance, one_of, random_key, several, whole
+from understudy.checks import (
+    LARGEST_COUNT,
+    flag,
+    instance,
+    one_of,
+    random_key,
+    same_size,
+    several,
+    shown,
+    whole,
+)
 from understudy.checks import seed as seed_number
 from understudy.core import ExplicitStudent, IngredientError, Key, Student, Target, Teacher
 from understudy.devices import Devices, drawing_on, that_draw
@@ -111,15 +121,20 @@ class Posterior(eqx.Module):
     def __check_init__(self):
         instance("target", Target, "from_numpyro(model, data)", self.target)
         instance("student", Student, "FullGaussian(dim)", self.student)
-        if self.student.dim != self.target.dim:
-            raise IngredientError(
-                f"The student draws vectors of size {self.student.dim} and the target takes size "
-                f"{self.target.dim}; give a student of the target's size."
-            )
         if self.teacher is not None:
             instance("teacher", Teacher, "hmc(0.1)", self.teacher)
         several("repeats", Student, "FullGaussian(dim)", self.repeats)
+        same_size(self.target, self.student, *self.repeats)
+        several("stages", Stage, "Stage(...)", self.stages)
         seed_number("seed", self.seed)
+        if self.verdict is not None:
+            instance("verdict", Verdict, "that of another posterior", self.verdict)
+        if self.record is not None and np.shape(self.record)[1:] != (self.target.dim,):
+            raise IngredientError(
+                f"record holds flat draws of size {self.target.dim}, one a row; "
+                f"{shown(self.record)} came."
+            )
+        flag("double", self.double)
 
     @property
     def trusted(self) -> bool:
@@ -230,11 +245,12 @@ class Posterior(eqx.Module):
         target = self._target()
         if teacher is not None:
             instance("teacher", Teacher, "hmc(0.1)", teacher)
+        steps = whole("steps", steps, 4, LARGEST_COUNT)
         start, make, move = jax.random.split(random_key(key), 3)
         with drawing_on(devices):
             z = self.draws(start, whole("n", n) + SUPERCHAINS, finish=False)
             teacher = teacher or self.teacher or default_teacher(make, target, self.student)
-            return refine(move, target, self.student, teacher, z, whole("steps", steps, least=4))
+            return refine(move, target, self.student, teacher, z, steps)
 
     @in_own_precision
     def resample(
@@ -268,7 +284,9 @@ class Posterior(eqx.Module):
         with drawing_on(devices):
             if method == "independence":
                 z = self.draws(start, n, finish=False)
-                return independence_resample(pick, target, student, z, whole("moves", moves))
+                return independence_resample(
+                    pick, target, student, z, whole("moves", moves, most=LARGEST_COUNT)
+                )
             count = (
                 4 * max(whole("n", n), 256) if candidates is None else whole("candidates", candidates)
             )
@@ -559,6 +577,7 @@ class Posterior(eqx.Module):
         target = stored(self.target, self.student, self.double)
         return dataclasses.replace(self, target=target, teacher=_storable(self.teacher))
 
+    @in_own_precision
     def restored(self, known: Mapping[str, Any], target: Any = None) -> "Posterior":
         """The posterior with its target, where what is known makes it again."""
         _check_kinds(self)

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,6 +10,7 @@ from understudy.core import Key, Student, Target, Teacher
 from understudy.devices import in_turn
 from understudy.numerics import row_blocks
 from understudy.posterior.draws import named_rows
+from understudy.programs import jit_of_few
 from understudy.teachers.turns import turn
 
 CHAINS = 1024
@@ -132,7 +132,7 @@ class Run(NamedTuple):
     acceptance: Any
 
 
-@eqx.filter_jit
+@jit_of_few
 def run_chains(
     key: Key,
     target: Target,

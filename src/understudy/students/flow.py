@@ -22,6 +22,7 @@ from understudy.checks import instance, number, positive, random_key, vector, wh
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key
 from understudy.networks import flat
 from understudy.students.common import features
+from understudy.surroundings import with_own_settings
 
 
 class Flow(ExplicitStudent):
@@ -145,6 +146,7 @@ def autoregressive_flow(
     return _flow(build, key, dim, layers, condition, width, knots, mean, scale)
 
 
+@with_own_settings
 def _flow(build, key, dim, layers, condition, width, knots, mean, scale) -> Flow:
     counts = {"dim": dim, "layers": layers, "width": width, "knots": knots}
     for name, value in counts.items():

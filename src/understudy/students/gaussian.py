@@ -168,16 +168,10 @@ class FullGaussian(ExplicitStudent, ProjectableStudent):
 
     def project(self, lessons: Lesson, rate: Scalar) -> "FullGaussian":
         """Move mean and covariance towards the weighted moments of the improved draws."""
-        rows, weights, rate = pool(lessons, rate)
-        mean = weights @ rows
-        roots = [
-            jnp.sqrt(jnp.maximum(1 - rate, _KEPT)) * self.factor.T,
-            jnp.sqrt(rate * weights)[:, None] * (rows - mean),
-            jnp.sqrt(rate * (1 - rate)) * (mean - self.mean)[None],
-        ]
-        upper = jnp.linalg.qr(jnp.concatenate(roots), mode="r")
+        mean, _, roots = _averaged(self.mean, self.factor, lessons, rate)
+        upper = jnp.linalg.qr(roots, mode="r")
         factor = upper.T * jnp.where(jnp.diag(upper) < 0, -1, 1)
-        return FullGaussian(self.dim, self.mean + rate * (mean - self.mean), factor)
+        return FullGaussian(self.dim, mean, factor)
 
 
 class LowRankGaussian(ExplicitStudent, ProjectableStudent):
@@ -235,22 +229,28 @@ class LowRankGaussian(ExplicitStudent, ProjectableStudent):
 
     def project(self, lessons: Lesson, rate: Scalar) -> "LowRankGaussian":
         """Move mean and covariance towards the weighted moments of the improved draws."""
-        rows, weights, rate = pool(lessons, rate)
-        mean = weights @ rows
-        old = jnp.sqrt(jnp.maximum(1 - rate, _KEPT))
-        roots = [
-            old * self.factor.T,
-            jnp.sqrt(rate * weights)[:, None] * (rows - mean),
-            jnp.sqrt(rate * (1 - rate)) * (mean - self.mean)[None],
-        ]
-        own = old * jnp.exp(self.log_scale)
-        variance, factor = _factor_analysis(
-            jnp.exp(2 * self.log_scale), self.factor, own**2, jnp.concatenate(roots)
-        )
-        moved = (self.mean + rate * (mean - self.mean), 0.5 * jnp.log(variance), factor)
+        mean, kept, roots = _averaged(self.mean, self.factor, lessons, rate)
+        own = jnp.exp(2 * self.log_scale)
+        variance, factor = _factor_analysis(own, self.factor, kept * own, roots)
+        moved = (mean, 0.5 * jnp.log(variance), factor)
         return eqx.tree_at(
             lambda student: (student.mean, student.log_scale, student.factor), self, moved
         )
+
+
+def _averaged(
+    mean: Float[Array, " d"], factor: Float[Array, "d r"], lessons: Lesson, rate: Scalar
+) -> tuple[Float[Array, " d"], Scalar, Float[Array, "m d"]]:
+    """The averaged mean, the share of the old covariance, and R; R' R averages F F' with the draws'."""
+    rows, weights, rate = pool(lessons, rate)
+    centre = weights @ rows
+    kept = jnp.maximum(1 - rate, _KEPT)
+    roots = [
+        jnp.sqrt(kept) * factor.T,
+        jnp.sqrt(rate * weights)[:, None] * (rows - centre),
+        jnp.sqrt(rate * (1 - rate)) * (centre - mean)[None],
+    ]
+    return mean + rate * (centre - mean), kept, jnp.concatenate(roots)
 
 
 def _factor_analysis(

@@ -1,6 +1,5 @@
 """Any JAX log density as a target."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from understudy.checks import shown, whole
+from understudy.checks import shown, shown_text, takes, whole
 from understudy.core import Condition, IngredientError, Target, prepared
 from understudy.surroundings import with_own_settings
 
@@ -100,27 +99,17 @@ def _named(supports: Mapping[str, Any]) -> Any:
 def _check_arguments(function: Callable, names: Sequence[str] | None, conditional: bool) -> None:
     if names is not None:
         names = [*names, "x"] if conditional else names
-        if not _takes(function, 0, names):
+        if not takes(function, 0, names):
             raise IngredientError(
                 f"With named parameters the log density is a function of ({', '.join(names)}); this one "
                 "takes other arguments; give it those names."
             )
-    elif not _takes(function, 1 + conditional):
+    elif not takes(function, 1 + conditional):
         wanted = "(z, x)" if conditional else "(z)"
         raise IngredientError(
             f"With conditional={conditional} the log density is a function of {wanted}; this "
             f"one takes other arguments; change it, or pass conditional={not conditional}."
         )
-
-
-def _takes(function: Callable, count: int, names: Sequence[str] = ()) -> bool:
-    try:
-        inspect.signature(function).bind(*[None] * count, **dict.fromkeys(names))
-    except TypeError:
-        return False
-    except ValueError:  # a builtin without a signature
-        return True
-    return True
 
 
 def _called(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> Any:
@@ -142,10 +131,10 @@ def _called(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> Any:
             "JAX does not know while it traces; use jnp.where or jax.lax.cond."
         ) from error
     except Exception as error:
-        first = (str(error).strip().splitlines() or [""])[0]
+        first = (str(error).strip().splitlines() or ["no message"])[0]
         raise IngredientError(
-            f"The log density raises {type(error).__name__} ({first}) at a draw; it must give a number "
-            "for every vector of its size."
+            f"The log density raises {type(error).__name__} ({shown_text(first, 200)}) at a draw; "
+            "it must give a number for every vector of its size."
         ) from error
 
 

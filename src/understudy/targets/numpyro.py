@@ -18,7 +18,9 @@ from numpyro.infer import log_likelihood as numpyro_log_likelihood
 from numpyro.infer import util as numpyro_util
 from numpyro.primitives import Messenger
 
+from understudy.checks import shown, shown_text
 from understudy.core import Condition, IngredientError, Key, Site, Target
+from understudy.programs import jit_of_few
 from understudy.surroundings import own_settings, with_own_settings
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -65,6 +67,11 @@ class NumPyroTarget(Target):
         """Log joint density of one flat unconstrained draw and the data, Jacobian included."""
         data, rest = (self.data, self.rest) if x is None else _divide(x)
         value = _log_density(self.model, rest, data, self._named(z))
+        if jnp.issubdtype(value.dtype, jnp.complexfloating):
+            raise IngredientError(
+                f"The log density of the model {_name(self.model)} is complex and a density is real; "
+                "give the real and the imaginary parts of data as two arrays."
+            )
         return value.astype(jnp.result_type(float))
 
     @with_own_settings
@@ -219,17 +226,24 @@ def check_arguments(model: Callable, args: tuple, kwargs: dict[str, Any]) -> Non
 def _fault_of(leaf: Any) -> str | None:
     if isinstance(leaf, np.ma.MaskedArray):
         return "is a masked array; leave masked entries out, or fill them in"
-    if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind not in "fiubcV":
-        return f"is an array of dtype {leaf.dtype}; give numbers"
+    if isinstance(leaf, np.ndarray | np.generic) and not _known_to_jax(leaf.dtype):
+        return f"is an array of dtype {leaf.dtype}; give numbers of 64 bits or less"
     if isinstance(leaf, np.ndarray) and leaf.dtype.names is not None:
         return "is an array of records; give its columns as arrays of numbers"
     if hasattr(leaf, "to_numpy"):
         return f"is a {type(leaf).__name__}; give its .to_numpy()"
     try:
         hash(leaf) if not isinstance(leaf, np.ndarray | jax.Array) else None
-    except TypeError:
+    except (TypeError, ValueError):
         return f"is a {type(leaf).__name__}, which JAX cannot tell from another; give arrays or numbers"
     return None
+
+
+def _known_to_jax(dtype: np.dtype) -> bool:
+    """Whether JAX has numbers of this kind, or records of them, which have a sentence of their own."""
+    return dtype.kind in "biuV" or (
+        dtype.kind in "fc" and dtype.itemsize <= 8 * (1 + (dtype.kind == "c"))
+    )
 
 
 class _Fixed:
@@ -284,7 +298,7 @@ def _join(data: PyTree, rest: Any) -> Arguments:
 
 
 # A nested jit is traced once, however often a teacher evaluates the density.
-@eqx.filter_jit
+@jit_of_few
 def _log_density(model: Callable, rest: Any, data: PyTree, latents: dict[str, Array]) -> Array:
     args, kwargs = _join(data, rest)
     return jnp.asarray(-numpyro_util.potential_energy(model, args, kwargs, latents))
@@ -321,10 +335,11 @@ def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
 
 
 def _cannot_run(model: Callable, error: Exception) -> IngredientError:
-    first = (str(error).strip().splitlines() or [""])[0]
+    first = (str(error).strip().splitlines() or ["no message"])[0]
     return IngredientError(
         f"The model {_name(model)} cannot be run with these arguments ({type(error).__name__}: "
-        f"{first}); call it as from_numpyro(model, *args, **kwargs) with the data it expects."
+        f"{shown_text(first, 200)}); call it as from_numpyro(model, *args, **kwargs) with the data it "
+        "expects."
     )
 
 
@@ -363,6 +378,11 @@ def _fault(site: dict[str, Any]) -> str | None:
             f"Site {name!r} is a numpyro.param, which a posterior cannot hold; give it a prior with "
             "numpyro.sample or pass its value as an argument."
         )
+    if site["type"] == "deterministic" and not _is_array(site["value"]):
+        return (
+            f"Site {name!r} is {shown(site['value'])}, and a numpyro.deterministic holds one array of "
+            "numbers; give every array a site of its own."
+        )
     if site["type"] != "sample":
         return None
     if not site["is_observed"]:
@@ -375,6 +395,10 @@ def _fault(site: dict[str, Any]) -> str | None:
             f"shape {site['fn'].shape()}; give both the same shape."
         )
     return None
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, bool | int | float | complex) or eqx.is_array_like(value)
 
 
 def _discrete_sentence(site: dict[str, Any]) -> str:

@@ -45,6 +45,11 @@ class Parameters(eqx.Module):
                     f"{shown(name)} came."
                 )
         self.every = tuple(_parameter(name, given) for name, given in supports.items())
+        if not self.dim:
+            raise IngredientError(
+                f"The constraints leave no free number in {', '.join(supports)}; give a parameter that "
+                "can take more than one value."
+            )
 
     @property
     def dim(self) -> int:
@@ -71,7 +76,7 @@ class Parameters(eqx.Module):
 def _parameter(name: str, given: Any) -> Parameter:
     pair = isinstance(given, tuple) and len(given) == 2 and _is_support(given[0])
     support, shape = given if pair else (given, ()) if _is_support(given) else (constraints.real, given)
-    if not (isinstance(shape, tuple) and all(isinstance(n, int) and n > 0 for n in shape)):
+    if not (isinstance(shape, tuple) and all(isinstance(n, int | np.integer) and n > 0 for n in shape)):
         raise IngredientError(
             f"Parameter {name!r} is a shape such as (8,), a constraint such as constraints.positive, or "
             f"a pair of both; {shown(given)} came."

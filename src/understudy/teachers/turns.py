@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree, Scalar
 
+from understudy.checks import calling
 from understudy.core import Condition, Draws, IngredientError, Key, Student, Target, Teacher, bind
 
 
@@ -30,7 +31,8 @@ def turn(
     key: Key, teacher: Teacher, target: Target, student: Student, z: Draws, x: Condition = None
 ) -> Turn:
     """Let an exact teacher move draws of a student once."""
-    out = teacher.improve(key, lambda z: target.log_density(z, x), z, bind(student, x))
+    with calling(f"The teacher {type(teacher).__name__} moves draws of size {z.shape[1]}"):
+        out = teacher.improve(key, lambda z: target.log_density(z, x), z, bind(student, x))
     if out.log_weights is not None:
         raise IngredientError(
             "Draws are refined and checked by a teacher that leaves the target invariant, such as "

@@ -1,6 +1,5 @@
 """The border of a training: what comes in is checked here, once, and refused in one sentence."""
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,17 @@ import optax
 from jaxtyping import Array
 
 from understudy import checks
-from understudy.checks import LARGEST_SEED, function, instance, number, one_of, shown, whole
+from understudy.checks import (
+    LARGEST_COUNT,
+    LARGEST_SEED,
+    function,
+    instance,
+    number,
+    one_of,
+    shown,
+    takes,
+    whole,
+)
 from understudy.core import (
     CONDITIONS,
     Condition,
@@ -74,15 +83,19 @@ def check_space(feedback: Feedback, student: Student, teacher: Teacher) -> None:
 
 def check_run(updates: Any, chunk: Any, folder: Any, checkpoint_seconds: Any, callbacks: Any) -> None:
     """How a training runs, and what it writes."""
-    whole("updates", updates)
-    whole("chunk", chunk)
+    whole("updates", updates, most=LARGEST_COUNT)
+    whole("chunk", chunk, most=LARGEST_COUNT)
     checks.folder(folder)
     if number("checkpoint_seconds", checkpoint_seconds) < 0:
         raise IngredientError(f"checkpoint_seconds is 0 or more; {checkpoint_seconds} came.")
     if not isinstance(callbacks, Sequence):
         raise IngredientError(f"callbacks is a list of functions of a Chunk; {shown(callbacks)} came.")
     for callback in callbacks:
-        function("every callback", callback)
+        if not takes(function("every callback", callback), 1):
+            raise IngredientError(
+                "Every callback is a function of a Chunk, such as lambda chunk: print(chunk.row); "
+                f"{shown(callback)} takes other arguments."
+            )
 
 
 def check_ingredients(target: Any, teacher: Any, seed: Any, repeats: Any) -> None:
@@ -91,20 +104,18 @@ def check_ingredients(target: Any, teacher: Any, seed: Any, repeats: Any) -> Non
     instance("teacher", Teacher, "mala(step_size=0.1)", teacher)
     whole("seed", seed, least=0, most=LARGEST_SEED)
     if repeats is not None:
-        whole("repeats", repeats)
+        whole("repeats", repeats, most=LARGEST_COUNT)
 
 
 def made(student: Any, key: Key) -> Any:
     """The student, made with the key if it is a function of one."""
     if isinstance(student, Student) or not callable(student):
         return student
-    try:
-        inspect.signature(student).bind(key)
-    except TypeError as error:
+    if not takes(student, 1):
         raise IngredientError(
             "student is a Student, or a function of a key that makes one, such as "
             f"lambda key: Implicit(key, 2); {shown(student)} takes other arguments."
-        ) from error
+        )
     return student(key)
 
 
@@ -115,11 +126,7 @@ def check_student(target: Target, student: Any) -> None:
             "student is a Student, or a function of a key that makes one; "
             f"a {type(student).__name__} came."
         )
-    if student.dim != target.dim:
-        raise IngredientError(
-            f"The student draws vectors of size {student.dim}, but the target's have size {target.dim}; "
-            f"build the student with dim={target.dim}."
-        )
+    checks.same_size(target, student)
 
 
 def rehearse(target: Target, student: Student, x: Condition, particles: int) -> None:

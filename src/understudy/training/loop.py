@@ -14,13 +14,25 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from understudy.batches import Conditions, Reader, Stream, Window, conditions_of, window
+from understudy.backend import backend
+from understudy.batches import Conditions, Reader, Stream, Window, batch_size, conditions_of, window
 from understudy.checks import random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, numbered
-from understudy.devices import Devices, here, is_first, mesh_of, on_each, spans_hosts
+from understudy.devices import (
+    Devices,
+    everywhere,
+    here,
+    is_first,
+    mesh_of,
+    mesh_of_cores,
+    on_each,
+    platform,
+    with_others,
+)
 from understudy.display import entries, table_of_draws, varying
 from understudy.report.draws import marginals
 from understudy.report.figures import Picture, training_curves
+from understudy.surroundings import enough_memory
 from understudy.training import border
 from understudy.training.recording import Callback, Chunk, ProgressBar, Recorder, StopTraining, watch
 from understudy.training.summary import explained
@@ -31,6 +43,8 @@ if TYPE_CHECKING:
 
 
 _COUNT = np.int32
+# Operations of an update past which cores gain more by sharing its conditions than by threads.
+_SHARED = 3e8
 
 
 class Trained(eqx.Module):
@@ -168,8 +182,9 @@ def train(
         seed: of everything random.
         repeats: trainings from different seeds, run side by side as one program.
         devices: over which conditions are spread (draws, where there are none): how many, a list of
-            ``jax.devices()``, or a mesh with one axis; None runs on one. The numbers are the same up
-            to the order of sums, and a run may be resumed on more or fewer.
+            ``jax.devices()``, or a mesh with one axis; None runs on one, or on all cores of a CPU
+            where an update is large enough to gain by it. The numbers are the same up to the order of
+            sums, and a run may be resumed on more or fewer.
         folder: where to keep metrics (``metrics.jsonl``) and checkpoints; nothing is written if None.
         resume: go on from the newest checkpoint in ``folder``, bit for bit.
         progress: show a live line in a terminal or notebook, and a line for every tenth of the updates
@@ -193,7 +208,9 @@ def train(
         (5, 2)
     """
     border.check_run(updates, chunk, folder, checkpoint_seconds, callbacks)
-    with contextlib.closing(ProgressBar(updates, progress if is_first() else False)) as bar:
+    updates, chunk, mesh = int(updates), int(chunk), mesh_of(devices)
+    bar = ProgressBar(updates, progress if is_first(mesh) else False)
+    with enough_memory(), contextlib.closing(bar):
         learner = Learner(
             feedback,
             particles=particles,
@@ -209,8 +226,9 @@ def train(
             guard=guard,
         )
         parts = learner, target, student, teacher, data, batch_size
-        training = Training(*parts, seed=seed, repeats=repeats, devices=devices)
-        recorder = Recorder(folder, checkpoint_seconds, seed)
+        alone = devices is None
+        training = Training(*parts, seed=seed, repeats=repeats, devices=mesh, split=alone)
+        recorder = Recorder(folder, checkpoint_seconds, int(seed), is_first(mesh))
         with recorder.locked():
             state = recorder.start((learner, training.conditions), training.state, resume)
             bar.go_on_from(_step(state))
@@ -230,6 +248,7 @@ class Training:
         seed: of everything random.
         repeats: trainings side by side, None for one alone.
         devices: see :func:`train`.
+        split: whether the cores of a CPU may share updates that are large enough.
 
     Attributes:
         conditions: gives a batch of conditions for a key.
@@ -249,13 +268,15 @@ class Training:
         seed: int = 0,
         repeats: int | None = None,
         devices: Devices = None,
+        split: bool = False,
     ):
         border.check_ingredients(target, teacher, seed, repeats)
+        seed, repeats = int(seed), None if repeats is None else int(repeats)
         self.learner = learner
         self.conditions = conditions_of(data, batch_size)
         self.stream = data if isinstance(data, Stream) else None
         self.repeats = repeats
-        self.mesh = mesh_of(devices)
+        self.mesh, self._split = mesh_of(devices), split
         self.state = _first_state(learner, self.conditions, target, student, teacher, seed, repeats)
         self.compile_seconds = 0.0
         self._compiled: Any = None
@@ -264,7 +285,7 @@ class Training:
         """Trace and compile the update, unless that was done before.
 
         Args:
-            options: of XLA, such as ``{"xla_backend_optimization_level": 1}``.
+            options: of XLA; None takes those that suit the machine.
         """
         if self._compiled is None:
             started = time.perf_counter()
@@ -278,13 +299,26 @@ class Training:
                 state, info = advance(eqx.combine(arrays, still), count)
                 return eqx.filter(state, eqx.is_array), info
 
-            with self._on_mesh() as placed:
-                lowered = jax.jit(run, **placed).lower(fixed, arrays, np.asarray(1, _COUNT))
+            def lowered():
+                with self._on_mesh() as placed:
+                    return jax.jit(run, **placed).lower(fixed, arrays, np.asarray(1, _COUNT))
+
+            program = lowered()
+            if self._split and _operations(program) > _SHARED:
+                self.mesh = mesh_of_cores(self._rows())
+                program = program if self.mesh is None else lowered()
+            with self._on_mesh():
                 if self.mesh is not None:
-                    fixed = jax.device_put(fixed, on_each(self.mesh))
-                self._compiled, self._fixed = lowered.compile(options), fixed
+                    fixed = everywhere(fixed, self.mesh)
+                    options = options or backend(platform(self.mesh)).split
+                self._compiled, self._fixed = program.compile(options), fixed
             self.compile_seconds = time.perf_counter() - started
         return self
+
+    def _rows(self) -> int:
+        """What is spread over devices: conditions, or draws where there are none."""
+        x = jax.eval_shape(self.conditions, jax.random.key(0))
+        return self.learner.classroom.particles if x is None else batch_size(x)
 
     @contextlib.contextmanager
     def _on_mesh(self) -> Iterator[dict[str, Any]]:
@@ -295,21 +329,19 @@ class Training:
             with jax.set_mesh(self.mesh):
                 yield {"in_shardings": on_each(self.mesh), "out_shardings": on_each(self.mesh)}
 
+    @property
+    def program(self) -> str:
+        """What the compiler made of the updates, in its own words."""
+        return self.compile()._compiled.as_text()
+
     def advance(self, state: State, count: int) -> tuple[State, Info]:
         """Run ``count`` updates; the state has the structure of the one that was compiled."""
         arrays, rest = eqx.partition(state, eqx.is_array)
         if self.mesh is not None:
-            arrays = jax.device_put(arrays, on_each(self.mesh))
-        try:
+            arrays = everywhere(arrays, self.mesh)
+        with with_others(self.mesh):
             done = self._compiled(self._fixed, arrays, np.asarray(count, _COUNT))
             arrays, info = jax.block_until_ready(done)
-        except jax.errors.JaxRuntimeError as error:
-            if not spans_hosts(self.mesh):
-                raise
-            raise RuntimeError(
-                "Another process of this training ended, or cannot be reached; start all of them again, "
-                "with resume=True to go on from the newest checkpoint."
-            ) from error
         return eqx.combine(arrays, rest), info
 
     def run(
@@ -340,7 +372,8 @@ class Training:
                 count = 1 if step == 0 else min(chunk - step % chunk, updates - step)
                 started = time.perf_counter()
                 if reader is not None:
-                    self._fixed = eqx.filter((self.learner, reader.window(count, chunk)), eqx.is_array)
+                    fixed = eqx.filter((self.learner, reader.window(count, chunk)), eqx.is_array)
+                    self._fixed = fixed if self.mesh is None else everywhere(fixed, self.mesh)
                 state, info = self.advance(state, count)
                 seconds += time.perf_counter() - started
                 step += count
@@ -365,9 +398,15 @@ class Training:
         return Reader(self.stream, step)
 
     def _result(self, recorder: Recorder, state: State, seconds: float) -> Trained:
-        state = here(state) if spans_hosts(self.mesh) else state
+        state = here(state)
         student = state.student if state.average is None else state.average
         return Trained(student, state, recorder.history, seconds, self.compile_seconds, self.repeats)
+
+
+def _operations(program: jax.stages.Lowered) -> float:
+    """Arithmetic of one update, as the compiler counts it."""
+    counted = program.cost_analysis()
+    return float((counted or {}).get("flops", 0.0))
 
 
 def _updates(

@@ -13,7 +13,6 @@ import numpy as np
 
 from understudy import files
 from understudy.core import CannotMoveError, IngredientError
-from understudy.devices import is_first
 from understudy.files import fingerprint
 from understudy.progress import Progress
 from understudy.training.update import Learner, State
@@ -51,10 +50,12 @@ class Recorder:
         folder: where to write, or None.
         every: least number of seconds between two checkpoints.
         seed: of the training, to recognise it.
+        first: whether this process is the one that writes, of those that train together.
     """
 
-    def __init__(self, folder: str | Path | None, every: float, seed: int):
+    def __init__(self, folder: str | Path | None, every: float, seed: int, first: bool = True):
         self.folder = None if folder is None else Path(folder)
+        self.first = first
         self.every = every
         self.seed = seed
         self.rows: list[dict[str, Any]] = []
@@ -64,7 +65,7 @@ class Recorder:
     @property
     def writes(self) -> bool:
         """Whether there is a folder, and this process is the one that writes into it."""
-        return self.folder is not None and is_first()
+        return self.folder is not None and self.first
 
     @property
     def seconds(self) -> float:

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
-import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from understudy.core import Condition, Key, Student
+from understudy.checks import calling, drawn, function
+from understudy.core import Condition, IngredientError, Key, Student
 from understudy.evaluation.trust.findings import Effects, Finding
 from understudy.evaluation.trust.gap import legendre
+from understudy.programs import jit_of_few
 
 _TOLERANCE = 0.1
 _BINS = 20
@@ -50,8 +52,19 @@ def calibration(
         >>> calibration(jax.random.key(0), simulate, FullGaussian(1)).verdict
         'ok'
     """
+    check_simulate(simulate, student.dim)
     ranks = np.asarray(_ranks(key, simulate, student, simulations, draws))
     return calibration_of(ranks, draws, level, names)
+
+
+def check_simulate(simulate: Simulate, dim: int) -> None:
+    """Whether a user's function gives pairs whose first part is a draw; its shapes are traced alone."""
+    what = "simulate is a function of a key to a pair (z, x)"
+    with calling(what):
+        z, _ = jax.eval_shape(function("simulate", simulate), jax.random.key(0))
+        shape = jnp.shape(z)
+    if shape != (dim,):
+        raise IngredientError(f"{what} with z of shape {(dim,)}; one of shape {shape} came.")
 
 
 def calibration_of(
@@ -87,13 +100,13 @@ _SAID = (
 )
 
 
-@eqx.filter_jit
+@jit_of_few
 def _ranks(
     key: Key, simulate: Simulate, student: Student, simulations: int, draws: int
 ) -> Int[Array, "m d"]:
     def one(key):
         world, own = jax.random.split(key)
         z, x = simulate(world)
-        return (student.sample(own, x, draws) < z).sum(0)
+        return (drawn(student, own, x, draws) < z).sum(0)
 
     return jax.lax.map(one, jax.random.split(key, simulations), batch_size=64)

@@ -8,9 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from understudy.checks import fraction, function, instance, random_key, several, whole
+from understudy.backend import backend
+from understudy.checks import (
+    LARGEST_COUNT,
+    fits,
+    instance,
+    one_fraction,
+    random_key,
+    same_size,
+    several,
+    whole,
+)
 from understudy.core import Condition, HasSites, Key, Student, Target, Teacher
-from understudy.evaluation.trust.calibration import Simulate, calibration
+from understudy.evaluation.trust.calibration import Simulate, calibration, check_simulate
 from understudy.evaluation.trust.classifier import classifier
 from understudy.evaluation.trust.climbs import STEPS
 from understudy.evaluation.trust.findings import Finding, Trust
@@ -82,13 +92,23 @@ def check(
     if teacher is not None:
         instance("teacher", Teacher, "hmc(0.1)", teacher)
     repeats = several("repeats", Student, "FullGaussian(dim)", repeats)
+    same_size(target, student, *repeats)
     if simulate is not None:
-        function("simulate", simulate)
-    n = -(-whole("draws", draws, least=BLOCK) // BLOCK) * BLOCK
-    level = float(fraction("level", level))
+        check_simulate(simulate, target.dim)
+    wanted = fits("draws", whole("draws", draws, least=BLOCK), target.dim)
+    n = -(-wanted // BLOCK) * BLOCK
+    level = one_fraction("level", level)
     keys = _five_keys(random_key(key))
     names = names_of(target)
-    found = _tests(keys, Claim(target, student, x), teacher, n, whole("turns", turns), level, names)
+    found = _tests(
+        keys,
+        Claim(target, student, x),
+        teacher,
+        n,
+        whole("turns", turns, most=LARGEST_COUNT),
+        level,
+        names,
+    )
     if repeats:
         sets = [_finite(propose(k, s, x, n)) for k, s in _numbered(keys[3], [student, *repeats])]
         found.append(disagreement(sets, names, level))
@@ -149,7 +169,7 @@ def _five_keys(key: Key) -> list[Key]:
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and "rbg" in str(jax.random.key_impl(key)):
         return list(jax.random.split(key, 5))
     words = np.asarray(jax.random.bits(key, (5, 4), jnp.uint32))
-    return [jax.random.wrap_key_data(row, impl="unsafe_rbg") for row in words]
+    return [jax.random.wrap_key_data(row, impl=backend().keys) for row in words]
 
 
 def _numbered(key: Key, students: Sequence[Student]) -> list[tuple[Key, Student]]:

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from understudy.core import Condition, Target
 from understudy.evaluation.trust.moves import BLOCK, Moved
 from understudy.numerics import in_blocks
+from understudy.programs import jit_of_few
 
 OWN, BLOWN, ROUND = 48, 64, 72
 STEPS = 300
@@ -50,7 +50,7 @@ class Slope(NamedTuple):
         return -(hessian + hessian.swapaxes(1, 2)) / 2
 
 
-@eqx.filter_jit
+@jit_of_few
 def _climb(
     target: Target,
     x: Condition,

@@ -2,12 +2,12 @@
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from understudy.checks import drawn
 from understudy.core import Condition, IngredientError, Key, Student, Target, Teacher, numbered
 from understudy.devices import in_turn
 from understudy.numerics import (
@@ -19,6 +19,7 @@ from understudy.numerics import (
     row_blocks,
     whitening,
 )
+from understudy.programs import jit_of_few
 from understudy.teachers import Rescaled, hmc
 from understudy.teachers.turns import Turn, turn
 
@@ -59,13 +60,13 @@ class Moved(NamedTuple):
     teacher: Teacher
 
 
-@eqx.filter_jit
+@jit_of_few
 def propose(key: Key, student: Student, x: Condition, n: int) -> Float[Array, "n d"]:
     """Draws of the student."""
-    return student.sample(key, x, n)
+    return drawn(student, key, x, n)
 
 
-@eqx.filter_jit
+@jit_of_few
 def improve(
     key: Key,
     number: Int[Array | np.ndarray, ""],
