@@ -28,6 +28,8 @@ _LOOKED, _KNOWN, _SPREAD, _LITTLE = 1_000_000, 0.05, 0.3, 0.01
 _ROWS, _FEW, _SLOWLY = 16_384, 2048, 1024
 # Numbers that are drawn to match margins, and how far scores may be off that chains and weights tell.
 _DRAWN, _BY_CHAINS, _BY_WEIGHTS = 4_000_000, 0.015, 0.002
+# The spread of weights beyond which too few of them count.
+_UNEVEN = 2.0
 # The share of draws that count where weights are nearly even.
 _EVEN = 0.7
 
@@ -72,13 +74,13 @@ def weigh(seed: int, student: Any, evaluate: Evaluations, trace: Trace, n: int) 
     smooth, k = pareto_smoothed(log_weights)
     weights = np.exp(smooth) * len(z)
     # The shape of a tail says nothing of its size: nearly even weights may end in a few odd ones.
-    even = weights.std() < _SPREAD
-    if not (even or k < TAIL_BAD):
+    spread, light = weights.std(), k < TAIL_BAD
+    if spread > _SPREAD and not (light and spread < _UNEVEN):
         return Weighed(z, np.ones(len(z)), outside, 0.0, False)
     log_mean = float(logsumexp(log_weights) - np.log(len(z)))
     missed, error = _missed(student, evaluate, trace, log_mean, weights)
     beyond = max(abs(missed) - 2 * error, 0.0)
-    usable = 2 * error < _KNOWN and (k < TAIL_BAD or beyond + 2 * error < _LITTLE)
+    usable = 2 * error < _KNOWN and (light or beyond + 2 * error < _LITTLE)
     return Weighed(z, weights, outside, beyond, usable)
 
 
