@@ -25,8 +25,8 @@ class Bug(NamedTuple):
 BUGS = {
     "checksum not verified": Bug(
         "files/container.py",
-        "if raw[place : place + 64] != _digest(raw, place):",
-        "if len(raw) < place:",
+        "if raw[start.place : start.place + 64] != _digest(raw, start.place):",
+        "if len(raw) < start.place:",
         "tests/files/test_container.py",
         "no_damaged_file_loads",
     ),

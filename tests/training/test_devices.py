@@ -50,7 +50,7 @@ def test_eight_devices_agree_with_one_for_every_student_and_feedback():
     [
         (10_000, "JAX sees"),
         (0, "devices"),
-        (["cpu"], "a list of jax.devices"),
+        (["cpu"], "a list of some of jax.devices"),
         ("two", "devices"),
     ],
 )

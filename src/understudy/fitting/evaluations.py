@@ -5,6 +5,7 @@ once, for a block of rows given in any coordinates, and everything that needs th
 moving chains, weighing and judging draws) is made of calls of this program.
 """
 
+import math
 import time
 from typing import Any
 
@@ -16,6 +17,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Float
 
 from understudy.backend import Options, backend
+from understudy.checks import LARGEST_COUNT
 from understudy.coordinates import Coordinates, plain_coordinates
 from understudy.core import Target
 from understudy.devices import (
@@ -29,12 +31,15 @@ from understudy.devices import (
     split_rows,
     with_others,
 )
+from understudy.fitting.budget import Budget
 from understudy.surroundings import double_precision, in_double, own_settings
 
 BLOCK = 128
 # Where a block takes longer than so many seconds it is smaller, and its rows come one after the other:
 # those of a large data set do not fit in the processor's memory together.
 _SLOW, SMALL = 0.15, 32
+# Rows that are weighed at once where gradients are dear, and the part of a budget that they may cost.
+_SLOWLY, _PART = 1024, 16
 # Where it takes longer than so many seconds, cores gain more by sharing its rows than by threads.
 _SHARED = 0.004
 
@@ -50,12 +55,14 @@ class Evaluations:
     Attributes:
         block: rows of one call of the program.
         count: gradients so far.
+        most: rows that may be weighed at once.
         double: whether they are computed in double precision.
     """
 
     def __init__(self, target: Target, mesh: Mesh | None = None, split: bool = False):
         self.count = 0
         self.block = BLOCK
+        self.most = LARGEST_COUNT
         self.mesh = mesh
         self.dim = target.dim
         self.plain = plain_coordinates(np.zeros(self.dim), np.ones(self.dim))
@@ -68,7 +75,7 @@ class Evaluations:
             self._program(self.plain)
         seconds = agreed(min(self._seconds(), self._seconds()), mesh)
         if seconds > _SLOW:
-            self.block, self._compiled = SMALL, {}
+            self.block, self._compiled, self.most = SMALL, {}, _SLOWLY
         shared = mesh_of_cores(self.block) if split and seconds > _SHARED else None
         if shared is not None:
             self.mesh, self._compiled = shared, {}
@@ -91,6 +98,11 @@ class Evaluations:
         """Rows of one call, as many for each device."""
         count = 1 if self.mesh is None else self.mesh.size
         return -(-self.block // count) * count
+
+    def spare(self, budget: Budget) -> None:
+        """Let no more rows be weighed at once than a budget of gradients allows."""
+        if math.isfinite(budget.gradients):
+            self.most = min(self.most, max(_SLOWLY, int(budget.gradients / _PART)))
 
     @property
     def slow(self) -> bool:

@@ -180,6 +180,7 @@ class _Fitting:
         """Find the mass, then the student."""
         self.evaluate = Evaluations(self.target, self.mesh, split=self.mesh is None)
         self.budget.count = lambda: self.evaluate.count
+        self.evaluate.spare(self.budget)
         what = f"the log density and its gradient, {self.evaluate.place}"
         self.note("compile", what, compiling=True)
         self.chains = Chains(self.evaluate, self.seed)
@@ -201,12 +202,12 @@ class _Fitting:
             found = region.lengthen(self.chains, found, self.budget, self.walls, self.columns)
         else:
             found = region.refitted(found, self.walls)
-        candidate = copula(found)
+        candidate = self.sharpened(copula(found), found)
         verdict = self.look("copula", f"{len(found.z)} draws of each chain", candidate, found)
         if imprecise(verdict) and self.budget.share < _LONG:
             found = self.go_on(found, candidate)
             note = f"{len(found.z)} draws of each"
-            verdict = self.look("longer chains", note, copula(found), found)
+            verdict = self.look("longer chains", note, self.sharpened(copula(found), found), found)
         if self.flows and not (verdict.trusted or imprecise(verdict)) and self.budget.share < _LONG:
             self.teach(found)
 
@@ -242,15 +243,18 @@ class _Fitting:
         self.line.stage("flows learn", 0.7)
         learning = self.learning or Learning(self.target.dim, self.seed)
         better = improve(self.chains, found, learning, self.walls, self.budget, self.columns, self.seed)
-        plain, region = better.candidate, better.region
-        matched = with_margins(self.seed, plain, self.evaluate, region.z)
-        # Margins met to the letter, unless that spoils tails which the flow has right.
-        chosen = next((one for one in (matched, plain) if self.judge(one, region).trusted), matched)
+        region = better.region
+        chosen = self.sharpened(better.candidate, region)
         note = f"{chosen.name}, acceptance {better.acceptance:.2f}"
         verdict = self.look("flow", note, chosen, region, better.acceptance)
         if imprecise(verdict) and self.budget.share < _LONG:
             longer = self.go_on(region, chosen)
             self.look("longer chains", f"{len(longer.z)} draws of each", chosen, longer)
+
+    def sharpened(self, plain: Candidate, found: Region) -> Candidate:
+        """The candidate with margins to the letter, unless that spoils tails which it has right."""
+        matched = with_margins(self.seed, plain, self.evaluate, found.z)
+        return next((one for one in (matched, plain) if self.judge(one, found).trusted), matched)
 
     def go_on(self, found: Region, candidate: Candidate) -> Region:
         """Chains that go on until they tell whether a candidate is right."""

@@ -24,8 +24,8 @@ from understudy.fitting.learning import Candidate
 # Numbers of chains' draws that are looked at, and how well the covered share has to be known; a tail
 # that looks heavy does no harm where weights spread little and hardly any mass can be missed.
 _LOOKED, _KNOWN, _SPREAD, _LITTLE = 1_000_000, 0.05, 0.3, 0.01
-# Draws of either that are looked at, and of a density that takes long.
-_ROWS, _FEW, _SLOWLY = 16_384, 2048, 1024
+# Draws of either that are looked at.
+_ROWS, _FEW = 16_384, 2048
 # Numbers that are drawn to match margins, and how far scores may be off that chains and weights tell.
 _DRAWN, _BY_CHAINS, _BY_WEIGHTS = 4_000_000, 0.015, 0.002
 # The spread of weights beyond which too few of them count.
@@ -63,9 +63,9 @@ def weigh(seed: int, student: Any, evaluate: Evaluations, trace: Trace, n: int) 
         student: draws z and has a density.
         evaluate: the target's log density.
         trace: draws of chains.
-        n: how many to draw; fewer of a density that takes long.
+        n: how many to draw; fewer where gradients are dear.
     """
-    z, log_q = student.draw(seed, min(n, _SLOWLY) if evaluate.slow else n)
+    z, log_q = student.draw(seed, min(n, evaluate.most))
     log_p, _ = evaluate(z)
     log_weights = np.where(np.isfinite(log_p), log_p - log_q, -np.inf)
     outside = float(1 - np.isfinite(log_p).mean())
@@ -91,15 +91,17 @@ def nearly_right(evaluate: Evaluations, student: Any, trace: Trace) -> bool:
 
 
 def with_margins(seed: int, student: Candidate, evaluate: Evaluations, trace: Trace) -> Candidate:
-    """The student with the margins of its weighed draws where weights tell, else those of the chains."""
-    if student.flow is None:
-        return student
+    """The student with the margins of its weighed draws where weights tell, else those of the chains.
+
+    The margins of a Gaussian copula are those of the chains already.
+    """
     d = student.coordinates.dim
     n = int(np.clip(_DRAWN // d, _ROWS, 16 * _ROWS))
     own = student.draw_standard(seed, n)
-    weighed = weigh(seed, student, evaluate, trace, n)
-    if not weighed.usable or len(weighed.z) < n:
-        return student.matched(own, trace.reshape(-1, d), _BY_CHAINS)
+    weighed = weigh(seed, student, evaluate, trace, n) if n <= evaluate.most else None
+    if weighed is None or not weighed.usable:
+        by_chains = trace.reshape(-1, d)
+        return student if student.flow is None else student.matched(own, by_chains, _BY_CHAINS)
     # One random number for all picks keeps every row's count next to its weight, and the rows are those
     # of its own draws, so that margins differ by what weights say and by nothing else.
     places = (np.arange(n) + np.random.default_rng(seed).uniform()) / n
@@ -117,7 +119,7 @@ def _missed(
 ) -> tuple[float, float]:
     """The share of the mass that is not covered, and its standard error."""
     _, m, d = trace.shape
-    most = max(4, min(_LOOKED // d, _SLOWLY if evaluate.slow else _ROWS) // m)
+    most = max(4, min(_LOOKED // d, evaluate.most, _ROWS) // m)
     some = thinned(trace, most)
     rows = some.reshape(-1, d)
     with np.errstate(over="ignore"):

@@ -75,7 +75,10 @@ def _is_entry(name: str) -> bool:
 def _csv(draws: Draws) -> bytes:
     every = entries(draws)
     head = io.StringIO(newline="")
-    csv.writer(head, lineterminator="\n").writerow([writable(name) for name in every])
+    names = [writable(name) for name in every]
+    # Not every version of Python quotes a lone carriage return by itself.
+    quoting = csv.QUOTE_ALL if any("\r" in name for name in names) else csv.QUOTE_MINIMAL
+    csv.writer(head, lineterminator="\n", quoting=quoting).writerow(names)
     buffer = io.BytesIO()
     buffer.write(head.getvalue().encode())
     np.savetxt(buffer, np.stack(list(every.values()), 1), "%.12g", ",")
