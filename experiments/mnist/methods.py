@@ -158,22 +158,33 @@ def _ours(*transitions: int, warm: float = 0.5) -> tuple[str, Method]:
 
     With several numbers of transitions the chains grow longer, one stage for each.
     """
+    return _after_vae("HMC-VI", ExclusiveKL, transitions, warm)
+
+
+def _loop(*transitions: int, warm: float = 0.5) -> tuple[str, Method]:
+    """As ours, but that the encoder learns from its teacher too: exclusive and inclusive KL."""
+    return _after_vae("HMC-AMC Gaussian", _both_kl, transitions, warm, learns_from_teacher=True)
+
+
+def _after_vae(
+    kind: str,
+    feedback: Callable[[], Feedback],
+    transitions: tuple[int, ...],
+    warm: float,
+    learns_from_teacher: bool = False,
+) -> tuple[str, Method]:
     share = (1 - warm) / len(transitions)
     stages = [
-        Stage(f"HMC-VI, T={t}", "gaussian", _hamiltonian(t), ExclusiveKL, share, 2e-3)
+        Stage(f"{kind}, T={t}", "gaussian", _hamiltonian(t), feedback, share, 2e-3)
         for t in transitions
     ]
-    name = f"HMC-VI, T={' then '.join(map(str, transitions))}"
-    return name, Method((_vae(warm), *stages), amortised=True, own_proposal=True)
-
-
-def _loop(transitions: int, warm: float = 0.5) -> tuple[str, Method]:
-    """As ours, but that the encoder learns from its teacher too: exclusive and inclusive KL."""
-    name = f"HMC-AMC Gaussian, T={transitions}"
-    taught = Stage(name, "gaussian", _hamiltonian(transitions), _both_kl, 1 - warm, 2e-3)
-    return name, Method(
-        (_vae(warm), taught), amortised=True, learns_from_teacher=True, own_proposal=True
+    method = Method(
+        (_vae(warm), *stages),
+        amortised=True,
+        learns_from_teacher=learns_from_teacher,
+        own_proposal=True,
     )
+    return f"{kind}, T={' then '.join(map(str, transitions))}", method
 
 
 def _ours_wild(encoder: str, transitions: int, warm: float = 0.5) -> tuple[str, Method]:
@@ -218,6 +229,6 @@ METHODS: dict[str, Method] = {
     **dict(map(_avb, ("CNN-G", "CNN-B"))),
     "persistent MCMC, T=50, eta=0.02": Method((_PERSISTENT,), "none"),
     **dict([_ours(2), _ours(4), _ours(4, 12), _ours_semi_implicit(4)]),
-    **dict([_loop(4), _wild_loop(4), _ours_wild("CNN-G", 4)]),
+    **dict([_loop(4), _loop(4, 12), _wild_loop(4), _ours_wild("CNN-G", 4)]),
 }
 QUICK = ("VAE", "HMC-VI, T=2", "AMC CNN-G, T=5, eta=0.2", "persistent MCMC, T=50, eta=0.02")
