@@ -175,8 +175,7 @@ def _after_vae(
 ) -> tuple[str, Method]:
     share = (1 - warm) / len(transitions)
     stages = [
-        Stage(f"{kind}, T={t}", "gaussian", _hamiltonian(t), feedback, share, 2e-3)
-        for t in transitions
+        Stage(f"{kind}, T={t}", "gaussian", _hamiltonian(t), feedback, share, 2e-3) for t in transitions
     ]
     method = Method(
         (_vae(warm), *stages),
