@@ -9,10 +9,15 @@ from jaxtyping import Array, Float, UInt8
 
 from understudy.batches import binarise
 from understudy.core import ExplicitStudent
-from understudy.evaluation import annealed_evidence, gaussian_base, importance_weighted
+from understudy.evaluation import (
+    annealed_evidence,
+    bidirectional,
+    gaussian_base,
+    importance_weighted,
+)
 from understudy.targets import LatentVariableModel
 
-IMAGES_SEED, NOISE_SEED, FEW = 20, 21, 10
+IMAGES_SEED, NOISE_SEED, FEW, SIMULATED = 20, 21, 10, 64
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,11 @@ def measure(
     """The figures of a row, and the annealed log-likelihood of every image.
 
     Images differ by far more than methods do, so the importance-weighted figure is a difference
-    estimate for all test images: those that have many draws say what these add to a few draws.
+    estimate for all test images: those that have many draws say what these add to a few draws. The gap
+    is between annealing forth and back on images that the model simulated: the truth lies within.
     """
     iw_key, base_key, hais_key, few_key = jax.random.split(jax.random.key(NOISE_SEED + 1), 4)
+    gap_key = jax.random.key(NOISE_SEED + 2)
     x = test_images(pixels, len(pixels))
     weighted = importance_weighted(iw_key, model, proposal, x[: sizes.iw_images], sizes.iw_samples)
     few = importance_weighted(few_key, model, proposal, x, FEW, chunk=FEW).log_evidence
@@ -64,6 +71,12 @@ def measure(
         hais_key, model, some, base, chains=sizes.hais_chains, rungs=sizes.hais_rungs
     )
     values = np.asarray(annealed.log_evidence)
+    simulated = min(SIMULATED, sizes.hais_images)
+    bounds = bidirectional(
+        gap_key, model, simulated, proposal, chains=sizes.hais_chains, rungs=sizes.hais_rungs
+    )
+    gaps = np.asarray(bounds.upper - bounds.lower)
+    iw_of_same = np.asarray(weighted.log_evidence)[: sizes.hais_images]
     row = {
         "iw_ll": float(few.mean() + added.mean()),
         "iw_se": float(added.std() / np.sqrt(len(added))),
@@ -72,5 +85,8 @@ def measure(
         "hais_ll": float(values.mean()),
         "hais_se": float(values.std(ddof=1) / np.sqrt(len(values))),
         "hais_ess": float(annealed.effective.mean()),
+        "iw_ll_of_hais_images": float(iw_of_same.mean()),
+        "gap": float(gaps.mean()),
+        "gap_se": float(gaps.std(ddof=1) / np.sqrt(len(gaps))),
     }
     return row, values
