@@ -3,7 +3,8 @@
 Approximate Gibbs sampling with the encoders and decoders that the experiment mnist trained. For every
 image and step the nearest training image, by the l1 distance, lends its label; the entropy of these
 labels says how many answers the chain visits, the distance whether they still look like digits, and the
-accuracy how often the answer is the true class.
+accuracy how often the answer is the true class. Two figures reward being right: the decoder's
+log p(missing | observed), by annealing, and the energy score of the imputations against the truth.
 """
 
 import dataclasses
@@ -20,14 +21,15 @@ from matplotlib.figure import Figure
 
 from experiments.mnist import METHODS, row_name
 from experiments.mnist.course import load_trained
-from experiments.rows import provenance, write_rows
+from experiments.rows import mean_and_error, provenance, write_rows
 from experiments.settings import listed
 from understudy import data, files
 from understudy.batches import binarise
 from understudy.cli.settings import check_settings, option
 from understudy.core import Student
+from understudy.evaluation import annealed_evidence, gaussian_base
 from understudy.report import write_picture
-from understudy.targets import LatentVariableModel
+from understudy.targets import LatentVariableModel, OfObserved, PartlyObserved
 from understudy.teachers import hmc
 
 MASKS = ("lower", "upper", "left", "right")
@@ -35,6 +37,8 @@ WITH_ENCODER = [name for name, method in METHODS.items() if method.encoder != "n
 SHOWN = 12
 # Stable on a trained decoder (largest curvature about 150), and far enough to cross the prior's width.
 STEP, LARGEST_STEP, LEAPFROGS = 0.1, 0.5, 10
+# Transitions from the prior to where half an image leads.
+WARM_UP = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Settings:
         1.0, "of the likelihood of what is observed, for that teacher", least=1e-4, most=1.0
     )
     per_class: int = option(10, "test images of every class", least=1, most=800)
+    chains: int = option(16, "annealed, for every image and mask", least=2, most=10**4)
+    rungs: int = option(200, "of every annealing", least=1, most=10**6)
     train_seed: int = option(0, "seed of the training", least=0, most=2**31 - 1)
     seed: int = option(0, "seed of the sampling", least=0, most=2**31 - 1)
 
@@ -91,10 +97,14 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
         folder = Path(settings.runs) / "runs" / str(settings.train_seed)
         trained = load_trained(folder, METHODS[name])
         assert trained.student is not None
+        seen_whole = evidence(trained.model, x, None, settings)
         for mask in settings.chosen_masks:
             chains = gibbs(trained.model, trained.student, x, missing_half(mask), settings)
             labels, distances = nearest_labels(chains, digits)
             entropies = np.array([entropy(row) for row in labels])
+            missing = missing_half(mask)
+            rest = seen_whole - evidence(trained.model, x, ~missing, settings)
+            scores = energy_scores(chains[..., missing], x[..., missing])
             label = name + _taught(settings)
             row = {
                 "kind": "imputation",
@@ -104,10 +114,11 @@ def run(settings: Settings, out: str | Path, progress: bool | None = None) -> di
                 "learns_from_teacher": METHODS[name].learns_from_teacher,
                 "refined": settings.transitions > 0,
                 "mask": mask,
-                "entropy": float(entropies.mean()),
-                "entropy_se": float(entropies.std(ddof=1) / np.sqrt(len(entropies))),
+                **mean_and_error("entropy", entropies),
                 "l1": float(distances.mean()),
                 "accuracy": float((labels == classes[:, None]).mean()),
+                **mean_and_error("log_missing", rest),
+                **mean_and_error("energy_score", scores),
             }
             found[row["name"]] = row["entropy"]
             source = provenance(settings, settings.seed, time.perf_counter() - started)
@@ -202,6 +213,38 @@ def entropy(labels: Int[np.ndarray, " t"]) -> float:
     """Of the empirical distribution of labels, in nats."""
     shares = np.unique(labels, return_counts=True)[1] / len(labels)
     return float(-(shares * np.log(shares)).sum())
+
+
+def evidence(
+    model: LatentVariableModel,
+    x: Float[np.ndarray, "n h w"],
+    observed: Bool[np.ndarray, "h w"] | None,
+    settings: Settings,
+) -> Float[np.ndarray, " n"]:
+    """Log p of every image, or of what is observed of it, annealed from a Gaussian fitted to chains."""
+    target, given = model, jnp.asarray(x)
+    if observed is not None:
+        target = OfObserved(model)
+        given = PartlyObserved(given, jnp.broadcast_to(observed, x.shape))
+    fit, anneal = jax.random.split(jax.random.key(settings.seed + 2))
+    base = gaussian_base(fit, target, given, transitions=WARM_UP)
+    found = annealed_evidence(anneal, target, given, base, chains=settings.chains, rungs=settings.rungs)
+    return np.asarray(found.log_evidence)
+
+
+def energy_scores(
+    chains: Float[np.ndarray, "n t p"], truth: Float[np.ndarray, "n p"]
+) -> Float[np.ndarray, " n"]:
+    """E|Y - x| - E|Y - Y'| / 2 over the second half of each chain: least for the truth's own law.
+
+    Reference: Gneiting and Raftery, "Strictly proper scoring rules, prediction, and estimation", 2007.
+    """
+    scores = []
+    for chain, x in zip(chains, truth, strict=True):
+        draws = chain[len(chain) // 2 :]
+        apart = np.linalg.norm(draws[:, None] - draws, axis=2).sum() / (len(draws) * (len(draws) - 1))
+        scores.append(np.linalg.norm(draws - x, axis=1).mean() - apart / 2)
+    return np.array(scores)
 
 
 def picture(x: Float[np.ndarray, "n h w"], chains: Float[np.ndarray, "n t h w"]) -> Figure:

@@ -4,10 +4,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from understudy import files
 from understudy.files import last_line, write_rows
 
-__all__ = ["commit", "last_line", "provenance", "write_rows"]
+__all__ = ["commit", "last_line", "mean_and_error", "provenance", "write_rows"]
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -21,6 +23,17 @@ def provenance(settings: Any, seed: int, seconds: float) -> dict[str, Any]:
         seconds: how long the measurement took.
     """
     return {**files.provenance(settings, seed, seconds), "commit": commit()}
+
+
+def mean_and_error(name: str, values: Any) -> dict[str, float]:
+    """The mean under its name, and its standard error beside it."""
+    values = np.asarray(values, float)
+    return {
+        name: float(values.mean()),
+        f"{name}_se": float(values.std(ddof=1) / len(values) ** 0.5)
+        if len(values) > 1
+        else float("nan"),
+    }
 
 
 def commit() -> str | None:

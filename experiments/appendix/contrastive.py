@@ -13,7 +13,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Scalar
 
-from experiments.appendix.sizes import Sizes, mean_and_error
+from experiments.appendix.sizes import Sizes
+from experiments.rows import mean_and_error
 from understudy.core import Feedback
 from understudy.feedbacks import ContrastiveDivergence, EnergyMatching
 from understudy.students import FullGaussian

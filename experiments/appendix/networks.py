@@ -15,10 +15,11 @@ import numpy as np
 import paramax
 from jaxtyping import Array, Float
 
-from experiments.appendix.sizes import Sizes, mean_and_error
+from experiments.appendix.sizes import Sizes
 from experiments.bnn import problems as parts
 from experiments.bnn.course import Course, follow
 from experiments.bnn.recipes import gaussian
+from experiments.rows import mean_and_error
 from understudy.core import Feedback, Key, Student, Teacher
 from understudy.feedbacks import EnergyDistance, EnergyMatching, ExclusiveKL, Viewed
 from understudy.students import DiagonalGaussian, Dropout, TruncatedChain

@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from experiments import mixture
-from experiments.appendix.sizes import Sizes, mean_and_error
+from experiments.appendix.sizes import Sizes
 from experiments.mixture.rows import PAPER_LEARNING, program
+from experiments.rows import mean_and_error
 from understudy.core import Condition, Divergence, Key, Lesson, Student, bind
 from understudy.feedbacks import JensenShannon, Wasserstein
 from understudy.networks import Critic

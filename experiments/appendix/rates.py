@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.appendix.sizes import Sizes, mean_and_error
+from experiments.appendix.sizes import Sizes
 from experiments.bnn import problems as parts
 from experiments.bnn import recipes
 from experiments.bnn.course import follow
 from experiments.bnn.report import PAPER
+from experiments.rows import mean_and_error
 
 DATASETS = ("crabs", "breast", "pima")
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1)

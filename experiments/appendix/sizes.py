@@ -1,8 +1,6 @@
 """How long the parts of the appendix run, and how their figures are given."""
 
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 
 class Sizes(NamedTuple):
@@ -21,14 +19,3 @@ class Sizes(NamedTuple):
     chains: int
     splits: int
     seed: int
-
-
-def mean_and_error(name: str, values: Any) -> dict[str, float]:
-    """The mean under its name, and its standard error beside it."""
-    values = np.asarray(values, float)
-    return {
-        name: float(values.mean()),
-        f"{name}_se": float(values.std(ddof=1) / len(values) ** 0.5)
-        if len(values) > 1
-        else float("nan"),
-    }

@@ -41,7 +41,10 @@ SHORT = (
     "HAIS-LL less the VAE's",
 )
 EPS = {"eta": "eta", "root": "eta^2 / 2"}
-IMPUTATION = ("method", TAUGHT, "chains at prediction", "mask", "entropy", "l1 distance", "true class")
+IMPUTATION = (
+    *("method", TAUGHT, "chains at prediction", "mask", "entropy", "l1 distance", "true class"),
+    *("log p(missing, given the rest)", "energy score"),
+)
 
 
 def likelihoods(results: Path) -> list[Sequence[str]]:
@@ -127,16 +130,22 @@ def _mean(numbers: np.ndarray) -> tuple[float, float]:
 def imputations(results: Path) -> list[Sequence[str]]:
     """Label entropy and distance after Gibbs sampling, the paper's first."""
     paper = [
-        (f"{name} (paper)", "", "", "", f"{entropy:.3f}", f"{distance:.3f}", "")
+        (f"{name} (paper)", "", "", "", f"{entropy:.3f}", f"{distance:.3f}", *[""] * 3)
         for name, (entropy, distance) in PAPER_IMPUTATION.items()
     ]
     rows = files.read_rows(results / "imputation.jsonl")
     ours = [
         (
-            *(r["method"], _taught(r), "refined" if r["refined"] else "none", r["mask"]),
+            *(r["name"].removesuffix(f", {r['mask']}"), _taught(r)),
+            *("refined" if r["refined"] else "none", r["mask"]),
             f"{r['entropy']:.3f} ± {r['entropy_se']:.3f}",
             *(f"{r['l1']:.3f}", f"{r['accuracy']:.2f}"),
+            *(_with_error(r, name) for name in ("log_missing", "energy_score")),
         )
         for r in rows
     ]
     return [*paper, *ours]
+
+
+def _with_error(row: Row, name: str) -> str:
+    return f"{row[name]:.2f} ± {row[name + '_se']:.2f}" if name in row else ""

@@ -61,6 +61,32 @@ def test_gibbs_keeps_what_is_known_and_shows_every_step():
     assert imputation._taught(settings) == " + 2 transitions, power 0.1"
 
 
+def test_the_energy_score_is_least_for_draws_of_the_truth():
+    random = np.random.default_rng(0)
+    shares, size = np.linspace(0.1, 0.9, 20), (200, 60, 20)
+    truth = (random.random((200, 20)) < shares).astype(float)
+    right = (random.random(size) < shares).astype(float)
+    certain = np.broadcast_to(shares > 0.5, size).astype(float)
+    wild = (random.random(size) < 0.5).astype(float)
+    best = imputation.energy_scores(right, truth).mean()
+    assert best < imputation.energy_scores(certain, truth).mean()
+    assert best < imputation.energy_scores(wild, truth).mean()
+    one = imputation.energy_scores(np.ones((1, 8, 20)), np.zeros((1, 20)))
+    np.testing.assert_allclose(one, np.sqrt(20))
+
+
+def test_evidence_of_an_observed_half_is_that_of_a_smaller_image():
+    model = LatentVariableModel(lambda z: z[0] * jnp.ones((4, 4)), 1)
+    x = np.random.default_rng(2).integers(0, 2, (2, 4, 4)).astype(np.float32)
+    observed = ~imputation.missing_half("lower", (4, 4))
+    settings = imputation.Settings(chains=32, rungs=50)
+    line = jnp.linspace(-8, 8, 2001)
+    ones = x[:, :2].sum((1, 2))[:, None]
+    values = ones * line - 8 * jax.nn.softplus(line) + jax.scipy.stats.norm.logpdf(line)
+    exact = jax.nn.logsumexp(values, axis=1) + jnp.log(line[1] - line[0])
+    np.testing.assert_allclose(imputation.evidence(model, x, observed, settings), exact, atol=0.05)
+
+
 def test_settings_are_checked():
     with pytest.raises(IngredientError, match="mask"):
         imputation.Settings(masks="middle")

@@ -291,7 +291,7 @@ def test_tables_pair_every_method_with_the_vae_of_its_seed(tmp_path):
     assert lines[0][:5] == ("VAE", "Gaussian", "no", "-81.31", "-80.64")
     assert lines[2][3:5] == ("", "")
     assert tables.likelihoods(tmp_path / "nothing") == []
-    assert tables.imputations(tmp_path)[2] == ("CNN-B (paper)", "", "", "", "0.933", "0.064", "")
+    assert tables.imputations(tmp_path)[2] == ("CNN-B (paper)", "", "", "", "0.933", "0.064", "", "", "")
 
 
 def test_both_readings_of_eta_are_paired_with_one_vae(tmp_path):

@@ -9,11 +9,12 @@ from jax.scipy.stats import multivariate_normal
 from understudy import train
 from understudy.batches import Binarised, binarise
 from understudy.core import ExplicitStudent, Indexed, IngredientError, prepared
+from understudy.evaluation import annealed_evidence
 from understudy.feedbacks import ExclusiveKL
 from understudy.networks import Perceptron
 from understudy.networks.images import ImageDecoder
 from understudy.students import gaussian_encoder
-from understudy.targets import LatentVariableModel, OfIndexed
+from understudy.targets import LatentVariableModel, OfIndexed, OfObserved, PartlyObserved
 from understudy.teachers import Identity, hmc
 
 KEY = jax.random.key(0)
@@ -53,6 +54,20 @@ def test_gaussian_joint_is_evidence_times_posterior():
     evidence = multivariate_normal.logpdf(x, jnp.zeros(3), WEIGHT @ WEIGHT.T + 0.25 * jnp.eye(3))
     posterior = Exact(0.5).log_prob(z, x)
     np.testing.assert_allclose(linear().log_density(z, x), evidence + posterior, rtol=1e-5)
+
+
+def test_evidence_of_a_part_gives_how_likely_the_rest_is():
+    x, known = jnp.array([0.4, -1.0, 2.0]), jnp.array([True, False, True])
+    covariance = WEIGHT @ WEIGHT.T + 0.25 * jnp.eye(3)
+    exact = multivariate_normal.logpdf(x, jnp.zeros(3), covariance) - multivariate_normal.logpdf(
+        x[known], jnp.zeros(2), covariance[known][:, known]
+    )
+    part = PartlyObserved(x.at[1].set(99.0)[None], known[None])
+    whole, of_part = (
+        annealed_evidence(KEY, target, given, chains=64, rungs=100).log_evidence[0]
+        for target, given in ((linear(), x[None]), (OfObserved(linear()), part))
+    )
+    np.testing.assert_allclose(whole - of_part, exact, atol=0.1)
 
 
 def test_bernoulli_likelihood_sums_to_one_over_all_x():
@@ -178,6 +193,7 @@ def test_theta_learns_the_bound():
         (lambda: LatentVariableModel(Linear(WEIGHT), 2, "gaussian", -1.0), "positive"),
         (lambda: linear().log_density(jnp.zeros(2), jnp.zeros(4)), "shape"),
         (lambda: linear().impute(KEY, Exact(0.5), jnp.zeros(3), jnp.zeros(2, bool)), "shape"),
+        (lambda: OfObserved("model"), "LatentVariableModel"),
         (lambda: Binarised(np.array([[2.0, 3.0]])), "0 to 1"),
         (lambda: Binarised(np.array([[-1, 3]])), "0 to 255"),
         (lambda: Binarised(np.zeros((3, 0))), "one by one"),

@@ -2,7 +2,7 @@
 
 from understudy.targets.bayes import BayesianNetwork, Prediction, logistic_regression
 from understudy.targets.density import LogDensity, OfIndexed
-from understudy.targets.latent import LatentVariableModel
+from understudy.targets.latent import LatentVariableModel, OfObserved, PartlyObserved
 from understudy.targets.toy import (
     Ising,
     MixtureOfGaussians,
@@ -25,6 +25,8 @@ __all__ = [
     "MixtureOfGaussians",
     "Moons",
     "OfIndexed",
+    "OfObserved",
+    "PartlyObserved",
     "Prediction",
     "Ring",
     "Warped",

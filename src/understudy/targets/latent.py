@@ -1,14 +1,15 @@
 """Latent-variable models: a decoder turns a Gaussian z into the parameters of an observation x."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array, ArrayLike, Float, Scalar
+from jaxtyping import Array, ArrayLike, Bool, Float, Scalar
 
-from understudy.checks import function, one_of, positive, whole
+from understudy.checks import function, instance, one_of, positive, whole
 from understudy.core import (
     Condition,
     IngredientError,
@@ -164,3 +165,50 @@ class LatentVariableModel(Target):
             return x, x
 
         return jax.lax.scan(step, x, jax.random.split(key, whole("steps", steps)))[1]
+
+
+class PartlyObserved(NamedTuple):
+    """One observation and which of its entries are known.
+
+    Attributes:
+        value: the observation; what stands in its unknown entries does not matter.
+        observed: True where an entry is known, of the shape of ``value``.
+    """
+
+    value: Float[Array, "..."]
+    observed: Bool[Array, "..."]
+
+
+class OfObserved(Target):
+    """A latent-variable model given a part of each observation, a condition :class:`PartlyObserved`.
+
+    The entries of x are independent given z, so the unknown ones drop out of log p(x, z). The evidence
+    of the whole less that of the part is log p(unknown | known): how well a model imputes.
+
+    Args:
+        model: of whole observations.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from understudy.networks import Perceptron
+        >>> from understudy.targets import LatentVariableModel, OfObserved, PartlyObserved
+        >>> model = LatentVariableModel(Perceptron(jax.random.key(0), [2, 16, 10]), dim=2)
+        >>> z, half = jnp.zeros(2), PartlyObserved(jnp.ones(10), jnp.arange(10) < 5)
+        >>> bool(OfObserved(model).log_density(z, half) > model.log_density(z, half.value))
+        True
+    """
+
+    model: LatentVariableModel
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, model: LatentVariableModel):
+        self.model = instance("model", LatentVariableModel, "LatentVariableModel(decoder, dim)", model)
+        self.dim = model.dim
+
+    def log_density(self, z: Float[Array, " d"], x: PartlyObserved) -> Scalar:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Log prior plus the log likelihood of what is observed."""
+        return norm.logpdf(z).sum() + self.model.log_likelihood(z, x.value, x.observed)
+
+    def prepared(self) -> "OfObserved":
+        """The same with its decoder prepared."""
+        return OfObserved(self.model.prepared())
