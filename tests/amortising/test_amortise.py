@@ -57,7 +57,6 @@ def test_a_data_set_unlike_anything_simulated_is_named_and_still_right(inference
         assert np.abs((samples.draws["weights"][0].mean(0) - mean) / deviation).max() < 0.3
 
 
-@pytest.mark.filterwarnings("ignore:The student is not trusted")
 def test_one_data_set_is_a_posterior(inference):
     y = regressions(1)[0]
     posterior = inference(y)

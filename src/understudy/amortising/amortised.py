@@ -166,8 +166,8 @@ class Amortised(eqx.Module):
     def __call__(self, data: Any, *args: Any, **kwargs: Any) -> Posterior:
         """The posterior of one data set.
 
-        Its own draws are given where :meth:`sample` would give them. Else they begin at those that
-        ``sample`` gives, picked by weights or moved by chains, and are moved on.
+        Its verdict is that of :meth:`sample`, and so are its draws: the student's own, picked by
+        weights, or of short chains, moved on.
 
         Args:
             data: the observed site, or a dictionary of several; NaN where a number is missing.
@@ -182,9 +182,7 @@ class Amortised(eqx.Module):
         novelty = float(self.novelty(self.student, several)[0])
         student = Given(self.student, jax.tree.map(jnp.asarray, known), self.student.dim)
         verdict = _verdict(done, novelty) if self.simulator.likelihood else None
-        record = None
-        if verdict is not None and not verdict.trusted:
-            record = np.asarray(done.z[0], float)
+        record = None if verdict is None or verdict.own else np.asarray(done.z[0], float)
         stage = Stage(
             "infer",
             f"by {ROUTES[done.route[0]]}{'; unlike anything simulated' if novelty > 1 else ''}",
@@ -448,16 +446,20 @@ def _sizes(simulations: int, draws: int) -> dict[str, int]:
 
 
 def _verdict(done: finishing.Finished, novelty: float) -> Verdict:
+    """What decided on the route of one data set; its trust is that of :attr:`Finished.trusted`."""
+    route = ROUTES[done.route[0]]
+    limit = finishing.FINE_K if route == "student" else finishing.LARGEST_K
+    about = "own" if route == "chains" else "student"
     figures = [
-        Figure("Pareto k of the weights", float(done.pareto_k[0]), finishing.FINE_K),
-        Figure("uneven weights", float(1 - done.share[0]), 1 - finishing.EVEN),
-        Figure("moved by weights", float(done.moved[0]), finishing.STILL),
-        Figure("distance from simulations", novelty, 1.0),
+        Figure("Pareto k of the weights", float(done.pareto_k[0]), limit, about),
+        Figure("uneven weights", float(1 - done.share[0]), 1 - finishing.EVEN, "own"),
+        Figure("moved by weights", float(done.moved[0]), finishing.STILL, "own"),
+        Figure("distance from simulations", novelty, 1.0, "data"),
     ]
-    if done.route[0] == 2:
+    if route == "chains":
         r_hat = float(done.r_hat[0])
         figures.append(Figure("nested R-hat", r_hat, finishing.LARGEST_R_HAT, "chains"))
-    return Verdict(tuple(figures))
+    return Verdict(tuple(figures), route)
 
 
 def _teacher(record: Float[np.ndarray, "n d"]) -> Compose:
