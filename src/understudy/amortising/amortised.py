@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Scalar
 
 from understudy import files
 from understudy.amortising import finishing
+from understudy.amortising.budget import checked_length
 from understudy.amortising.judging import judge, recovery
 from understudy.amortising.learning import Informed, simulate
 from understudy.amortising.novelty import Novelty, fit_novelty
@@ -31,7 +32,6 @@ from understudy.checks import (
     flag,
     instance,
     one_fraction,
-    one_positive,
     random_key,
     whole,
 )
@@ -309,14 +309,14 @@ class Amortised(eqx.Module):
 
     @with_own_settings
     def teach(
-        self, data: Any, *args: Any, budget: float = 120.0, seed: int | None = None, **kwargs: Any
+        self, data: Any, *args: Any, budget: Any = 120.0, seed: int | None = None, **kwargs: Any
     ) -> "Amortised":
         """Go on learning at data sets that really came, from the teacher; the one taught is returned.
 
         Args:
             data: data sets, as for :meth:`sample`.
             args: arguments of the model where they differ, as for :meth:`sample`.
-            budget: seconds, compilation not counted.
+            budget: seconds, compilation not counted, or ``Updates(n)`` at these data sets.
             seed: of everything random; None takes that of training.
             kwargs: the same arguments, by name.
         """
@@ -325,12 +325,12 @@ class Amortised(eqx.Module):
                 "teach needs a likelihood, for a teacher to move draws by; give amortise a "
                 "log_likelihood, or a budget for more simulation."
             )
-        seconds = one_positive("budget", budget)
+        length = checked_length(budget)
         seed = self.seed if seed is None else checked_seed("seed", seed)
         sets = self._data_sets(data, args, kwargs)
         real = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
         held = simulate(jax.random.key(seed + 3), self.simulator, 2048)
-        done = teach(self.simulator, self.student, real, held, seconds, seed)
+        done = teach(self.simulator, self.student, real, held, length, seed)
         costs = (
             done.seconds,
             done.compile_seconds,

@@ -323,8 +323,8 @@ def complete(
             )
         if np.isnan(value).any() and not layout.maskable:
             raise IngredientError(
-                f"The data of site {site.name!r} hold NaN, and numbers can be missing in NumPyro models "
-                "alone; fill them in."
+                f"The data of site {site.name!r} hold NaN, and numbers can be missing only in NumPyro "
+                "models in which no number leans on another, as in a plate; fill them in."
             )
         padded = np.full(site.shape, np.nan)
         padded[tuple(slice(0, n) for n in value.shape)] = value
