@@ -274,6 +274,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
     fine = [row for row in found if row["nuts_r_hat"] < 1.02]
     trusted = [row for row in fine if row["trusted"]]
     return {
+        "kind": "model",
         "name": name,
         "verdicts": trust.verdicts,
         "train_seconds": inference.seconds,
@@ -292,7 +293,7 @@ def _compared(inference: Amortised, chains: MCMC, args: tuple, data: Any, seed: 
     several = jax.tree.map(lambda leaf: [leaf], data) if isinstance(data, dict) else [data]
     varying = args if inference.simulator.argument_names else ()
     drawn = inference.sample(seed, several, 8000, *([one] for one in varying))
-    one = inference(data, *varying)
+    one, first, later = _served(inference, data, varying)
     chains.run(jax.random.key(seed), *args, y=data)
     by_chain = {n: np.asarray(v) for n, v in chains.get_samples(group_by_chain=True).items()}
     rows = flatten({n: v.reshape(-1, *v.shape[2:]) for n, v in by_chain.items()}, list(by_chain))
@@ -307,8 +308,20 @@ def _compared(inference: Amortised, chains: MCMC, args: tuple, data: Any, seed: 
     (mean, sd), (one_mean, one_sd) = off(ours), off(single)
     assert one.trusted == bool(drawn.trusted[0])
     found = {"mean": mean, "sd": sd, "one_mean": one_mean, "one_sd": one_sd, "nuts_r_hat": r_hat}
+    found |= {"first_milliseconds": first, "milliseconds": later}
     found |= {"route": str(drawn.route[0]), "pareto_k": float(drawn.pareto_k[0])}
     return found | {"trusted": bool(drawn.trusted[0]), "novel": bool(drawn.novel[0])}
+
+
+def _served(inference: Amortised, data: Any, varying: tuple) -> tuple[Any, float, float]:
+    """A posterior, and what it and a thousand of its draws take: at first, and afterwards."""
+    took = []
+    for call in range(4):
+        begun = time.process_time()
+        one = inference(data, *varying)
+        one.sample(call, 1000)
+        took.append(1000 * (time.process_time() - begun))
+    return one, took[0], float(np.median(took[1:]))
 
 
 def main(words: list[str]) -> None:

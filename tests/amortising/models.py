@@ -89,3 +89,11 @@ def river(steps, y=None):
         return numpyro.sample("y", dist.Normal(lean * before, 1), obs=now), None
 
     scan(step, 0.0, y, length=steps)
+
+
+def spot(y=None):
+    """A bright spot somewhere in an image."""
+    place = numpyro.sample("place", dist.Normal(0, 1).expand([2]).to_event(1))
+    axis = jnp.linspace(-3, 3, 24)
+    bright = jnp.exp(-((axis[:, None] - place[0]) ** 2) - (axis - place[1]) ** 2)
+    numpyro.sample("y", dist.Normal(bright, 0.3).to_event(2), obs=y)

@@ -15,6 +15,7 @@ from tests.amortising.models import (
     gaussian,
     points,
     regression,
+    spot,
     walk,
 )
 from understudy.amortising import Amortised, Pairs, finishing
@@ -216,6 +217,17 @@ def test_simulations_that_are_not_finite_are_counted_and_left_out():
     inference = untrained(broken_at_times())
     assert 0.05 < inference.lost < 0.15
     assert np.isfinite(inference.sample(0, np.zeros((1, 2)), 100).draws["mean"]).all()
+
+
+@pytest.mark.slow
+def test_a_spot_in_an_image_is_found():
+    """The whole image says where the spot is, to a twentieth of the prior's spread."""
+    settings = {"budget": understudy.Updates(400), "student": small_flow, "progress": False}
+    inference = understudy.amortise(spot, observed="y", **settings)
+    assert inference.simulator.layout.rows == 0
+    table = inference.summary()
+    assert (table["recovered"] > 0.95).all(), str(table)
+    assert (table["narrowed"] > 0.9).all(), str(table)
 
 
 @pytest.mark.slow

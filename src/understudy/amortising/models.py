@@ -325,7 +325,7 @@ def _refuse_other_data(run: dict[str, Any], names: Sequence[str]) -> None:
 def _rows(run: dict[str, Any], sites: tuple[ObservedSite, ...]) -> int:
     """The size of the plate along the first axis of every site, or of the series; 0 without rows."""
     first = {site.shape[:1] for site in sites}
-    if len(first) != 1 or first == {()}:
+    if len(first) != 1 or first == {()} or any(site.image for site in sites):
         return 0
     ((rows,),) = first
     plated = [_is_plate(run[site.name], site) for site in sites]
