@@ -5,14 +5,13 @@ on CPUs; for the others the compiler's own choices hold, and the forms that they
 """
 
 import contextlib
-import ctypes
 import functools
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
+from threadpoolctl import ThreadpoolController
 
 Options = dict[str, Any] | None
 
@@ -92,31 +91,13 @@ def plain_algebra() -> Iterator[None]:
     XLA has threads of its own, on which such calls run side by side; where each of them takes several
     more, these spin while they wait for each other, and what takes milliseconds takes seconds.
     """
-    threads = _algebra()
-    if threads is None:
+    with _algebra().limit(limits=1, user_api="blas"):
         yield
-        return
-    count, set_to = threads
-    before = count()
-    set_to(1)
-    try:
-        yield
-    finally:
-        set_to(before)
 
 
 @functools.cache
-def _algebra() -> tuple[Any, Any] | None:
-    """What tells and sets the threads of the OpenBLAS that JAX borrows from SciPy, where there is one."""
+def _algebra() -> ThreadpoolController:
+    """The libraries with threads of their own, the OpenBLAS that JAX borrows from SciPy among them."""
     import scipy.linalg.cython_lapack  # noqa: F401  it is loaded with it
 
-    maps = Path("/proc/self/maps")
-    lines = maps.read_text().splitlines() if maps.exists() else []
-    for path in sorted({line.split(maxsplit=5)[-1] for line in lines if "openblas" in line}):
-        for prefix in ("scipy_", ""):
-            with contextlib.suppress(OSError, AttributeError):
-                library = ctypes.CDLL(path)
-                names = (f"{prefix}openblas_{do}_num_threads" for do in ("get", "set"))
-                get, put = (getattr(library, name) for name in names)
-                return get, put
-    return None
+    return ThreadpoolController()
