@@ -28,7 +28,7 @@ Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -183,10 +183,12 @@ class Teacher(eqx.Module):
     Attributes:
         space: where its moves make sense: for continuous draws, for discrete ones, or for any.
         deterministic: whether equal draws always end at equal draws.
+        moves: False for the teacher that hands every draw back.
     """
 
     space: eqx.AbstractVar[Space]
     deterministic: eqx.AbstractVar[bool]
+    moves: ClassVar[bool] = True
 
     @abstractmethod
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
@@ -256,6 +258,14 @@ class Divergence(Feedback):
     """
 
     critic_steps: eqx.AbstractVar[int]
+
+    @property
+    def is_free_energy(self) -> bool:
+        """Whether the loss is E_q[log q(z) - log p(x, z)] at the student's draws, in theta as well.
+
+        Then student and theta can learn from one gradient of it, where no teacher moves the draws.
+        """
+        return False
 
     @abstractmethod
     def init(self, key: Key, dim: int, x: Condition) -> PyTree:

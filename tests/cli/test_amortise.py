@@ -38,6 +38,11 @@ def test_amortise_and_then_infer(tmp_path, capsys):
     drawn = np.load(tmp_path / "draws.npz")["mu"]
     # Conjugate: precision one and one for every number that is there.
     np.testing.assert_allclose(drawn.mean(1), [4 / 5, -1 / 4], atol=0.08)
+    assert cli.main(["sample", str(tmp_path / "run")]) == 2
+    assert "understudy infer" in capsys.readouterr().err
+    for command in ("check", "report"):
+        assert cli.main([command, str(tmp_path / "run"), "--model", f"{MODEL}:measured"]) == 0
+    assert (tmp_path / "run" / "report.html").stat().st_size < 1_000_000
 
 
 LINES = {

@@ -1,3 +1,5 @@
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,9 +9,16 @@ import pytest
 
 from understudy import LogDensity
 from understudy.core import Condition, Student, Target
-from understudy.feedbacks import EnergyDistance, InclusiveKL, JensenShannon
-from understudy.students import DiagonalGaussian, FullGaussian, GaussianEncoder, Implicit
-from understudy.teachers import Langevin, hmc, mala
+from understudy.feedbacks import (
+    AdversarialELBO,
+    EnergyDistance,
+    ExclusiveKL,
+    InclusiveKL,
+    JensenShannon,
+    SemiImplicitKL,
+)
+from understudy.students import DiagonalGaussian, FullGaussian, GaussianEncoder, Implicit, semi_implicit
+from understudy.teachers import Identity, Langevin, hmc, mala
 from understudy.training.update import Learner
 
 KEY = jax.random.key(0)
@@ -75,6 +84,36 @@ def test_the_model_learns_its_maximum_likelihood_parameter():
     state, info = scan(learner, state, x, updates=800)
     np.testing.assert_allclose(state.target.theta[0], x.mean(), atol=0.1)
     assert info.model_loss[-100:].mean() < info.model_loss[:10].mean()
+
+
+FREE_ENERGIES = {
+    "path": (ExclusiveKL(), FullGaussian(1)),
+    "reparameterised": (ExclusiveKL("reparameterised"), FullGaussian(1)),
+    "score": (ExclusiveKL("score"), FullGaussian(1)),
+    "semi-implicit": (SemiImplicitKL(), semi_implicit(KEY, 1)),
+    "adversarial": (AdversarialELBO(), Implicit(KEY, 1)),
+}
+
+
+@pytest.mark.parametrize("name", FREE_ENERGIES)
+def test_one_gradient_teaches_student_and_model_as_two_do(name, monkeypatch):
+    feedback, student = FREE_ENERGIES[name]
+    x = 3.0 + jax.random.normal(KEY, (8, 1))
+    settings = {"optimiser": optax.adam(1e-2), "model_optimiser": optax.adam(1e-2), "model_every": 2}
+
+    def learn():
+        learner = Learner(feedback, particles=4, **settings)
+        state = learner.init(KEY, Shifted(jnp.zeros(())), student, Identity(), x)
+        assert learner._shares_gradient(state) == (feedback.is_free_energy and not Identity.moves)
+        return scan(learner, state, x, updates=10)
+
+    together, info = learn()
+    monkeypatch.setattr(Identity, "moves", True)
+    apart, _ = learn()
+    assert together.target.theta != 0
+    assert bool((info.model_loss == info.loss).all()) == feedback.is_free_energy
+    learnt = [eqx.filter((s.student, s.target), eqx.is_inexact_array) for s in (together, apart)]
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=2e-4, atol=1e-6), *learnt)
 
 
 def test_model_every_holds_theta_between_its_steps():

@@ -1,4 +1,4 @@
-"""``understudy check``: whether the draws of a fitted posterior can be trusted."""
+"""``understudy check``: whether draws can be trusted."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ _EXAMPLE = "example:\n  understudy check runs/posterior --model model.py:eight_s
 
 
 def command(words: Sequence[str]) -> None:
-    """Say whether the draws of a fitted posterior can be trusted."""
-    what = "Say whether the draws of a fitted posterior can be trusted."
+    """Say whether the draws of a posterior or an amortised model can be trusted."""
+    what = "Say whether the draws of a posterior or an amortised model can be trusted."
     parser = Parser("understudy check", what, _EXAMPLE)
-    parser.add_argument("run", type=path_word, help="the folder of a fit")
+    parser.add_argument("run", type=path_word, help="the folder of a fit, or of an amortised model")
     parser.add_argument("--seed", type=seed_number, default=0, metavar="N", help="of the tests")
     runs.add_model_options(parser)
     given = parser.read(words)
-    result = runs.load_with_model(given.run, given.model, given.trust_code)
+    result = runs.load_result(given.run, given.model, given.trust_code)
     from understudy import files
 
     with users_code(given.model or str(given.run)):

@@ -20,7 +20,7 @@ COMMANDS = {
     "amortise": "Train one student for every data set of a NumPyro model.",
     "infer": "Draw for data sets that came, with a verdict for each.",
     "sample": "Draw from a fitted posterior into a file of netCDF, NumPy or CSV.",
-    "check": "Say whether the draws of a fitted posterior can be trusted.",
+    "check": "Say whether the draws of a posterior or an amortised model can be trusted.",
     "report": "Write one self-contained HTML page about a run.",
 }
 

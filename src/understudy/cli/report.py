@@ -17,12 +17,12 @@ def command(words: Sequence[str]) -> None:
     )
     runs.add_model_options(parser)
     given = parser.read(words)
-    if not runs.is_posterior(given.run):
+    if not (runs.is_posterior(given.run) or runs.is_amortised(given.run)):
         from understudy.report import write_report
 
         print(write_report(given.run))
         return
-    result = runs.load_with_model(given.run, given.model, given.trust_code)
+    result = runs.load_result(given.run, given.model, given.trust_code)
     runs.make_writable(given.run)
     page = given.run / "report.html"
     with users_code(given.model or str(given.run)):

@@ -103,6 +103,8 @@ def kept_note(out: Path, note: Mapping[str, Any], begun: bool, shown: Path) -> I
 
 def load_posterior(run: Path) -> Any:
     """The posterior of a folder, without its model."""
+    if is_amortised(run):
+        raise UsageError(f"{run} holds an amortised model; draw for data with understudy infer {run}.")
     if not is_posterior(run):
         raise UsageError(f"{run} holds no fitted posterior; make one with understudy fit --out {run}.")
     from understudy import files
@@ -126,21 +128,23 @@ def add_model_options(parser: Parser) -> None:
     parser.add_argument("--trust-code", action="store_true", help=trust)
 
 
-def load_with_model(run: Path, model: str | None, trusted: bool) -> Any:
-    """The posterior of a folder with its model.
+def load_result(run: Path, model: str | None, trusted: bool) -> Any:
+    """The posterior or the amortised model of a folder, with its model.
 
     Args:
-        run: the folder of a fit.
+        run: the folder.
         model: where the model is, ``file.py:function``; None takes what the folder says.
         trusted: whether code that only the folder names may be run.
     """
+    if is_amortised(run):
+        return load_amortised(run, model, trusted)
     result = load_posterior(run)
     function = _model_of(run, model, trusted)
     return result.restored({getattr(result.target, "function", ""): function})
 
 
 def load_amortised(run: Path, model: str | None, trusted: bool) -> Any:
-    """The amortised model of a folder, with its model; arguments as for :func:`load_with_model`."""
+    """The amortised model of a folder, with its model; arguments as for :func:`load_result`."""
     if not is_amortised(run):
         raise UsageError(
             f"{run} holds no amortised model; make one with understudy amortise --out {run}."

@@ -93,6 +93,11 @@ class ExclusiveKL(CriticFree):
         """Only the estimators above."""
         one_of("estimator", ESTIMATORS, self.estimator)
 
+    @property
+    def is_free_energy(self) -> bool:
+        """Not by the score, whose costs are constants."""
+        return self.estimator != "score"
+
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
         """The student needs a density."""
         del target, teacher
@@ -131,6 +136,11 @@ class SemiImplicitKL(CriticFree):
     def __check_init__(self):
         """A whole number."""
         whole("fresh", self.fresh, least=0)
+
+    @property
+    def is_free_energy(self) -> bool:
+        """A bound on it, with the same gradient in theta."""
+        return True
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
         """The student needs Gaussians to draw from."""

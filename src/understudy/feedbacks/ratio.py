@@ -70,6 +70,11 @@ class AdversarialELBO(Adversarial):
         """Only the bases above."""
         one_of("base", ("prior", "adaptive"), self.base)
 
+    @property
+    def is_free_energy(self) -> bool:
+        """With the learnt ratio for log q."""
+        return True
+
     def critic_loss(self, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """Logistic loss of the student's draws against the base, in the base's units."""
         del target

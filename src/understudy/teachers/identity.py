@@ -22,6 +22,7 @@ class Identity(FixedTeacher):
 
     space = "any"
     deterministic = True
+    moves = False
 
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Return the draws as they are; the log density is not evaluated."""

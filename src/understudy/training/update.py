@@ -53,7 +53,8 @@ class Info(NamedTuple):
     Attributes:
         loss: the student's loss.
         critic_loss: the critic's loss, zero without one.
-        model_loss: minus the mean log joint density of the improved draws, zero if theta is fixed.
+        model_loss: minus the mean log joint density of the improved draws, zero if theta is fixed; the
+            student's loss where both descend one free energy.
         acceptance: mean acceptance of the teacher, nan where it has no accept test.
         move: how far the teacher moved the draws, in standard deviations of the draws.
         moved: share of the chains that moved at all.
@@ -224,8 +225,11 @@ class Learner(eqx.Module):
         """Critic, student and model learn, in this order."""
         state, studied = self._remember(key, state, lessons)
         critic = self._critic_learns(state, studied)
-        student = self._student_learns(critic.state, studied)
-        model = self._model_learns(student.state, lessons)
+        if self._shares_gradient(state):
+            student, model = self._both_learn(critic.state, studied)
+        else:
+            student = self._student_learns(critic.state, studied)
+            model = self._model_learns(student.state, lessons)
         skipped = 1.0 - jnp.stack([student.fine, critic.fine, model.fine])
         return model.state, Losses(student.loss, critic.loss, model.loss, skipped)
 
@@ -271,20 +275,24 @@ class Learner(eqx.Module):
 
     def _student_learns(self, state: State, lessons: Lesson) -> Learnt:
         feedback = self.feedback
-        memory, loss, fine = state.memory["student"], jnp.zeros(()), jnp.array(True)
         if isinstance(feedback, Divergence):
-            student, memory, loss, fine = descend(
+            learnt = descend(
                 self.optimiser,
                 lambda student: _mean_loss(
                     lambda le: feedback.loss(student, state.critic, state.target, le), lessons
                 ),
                 state.student,
-                memory,
+                state.memory["student"],
                 self.guard,
             )
-        else:
-            assert isinstance(feedback, Projection)
-            student = feedback.project(state.student, lessons)
+            return self._with_student(state, *learnt)
+        assert isinstance(feedback, Projection)
+        student = feedback.project(state.student, lessons)
+        return self._with_student(
+            state, student, state.memory["student"], jnp.zeros(()), jnp.array(True)
+        )
+
+    def _with_student(self, state: State, student, memory, loss, fine) -> Learnt:
         state = eqx.tree_at(lambda s: (s.student, s.memory["student"]), state, (student, memory))
         return Learnt(self._average(state), loss, fine)
 
@@ -300,17 +308,43 @@ class Learner(eqx.Module):
     def _model_learns(self, state: State, lessons: Lesson) -> Learnt:
         if self.model_optimiser is None:
             return Learnt.nothing(state)
-        old = (state.target, state.memory["model"])
-        target, memory, loss, fine = descend(
+        learnt = descend(
             self.model_optimiser,
             lambda target: _mean_loss(lambda le: _model_loss(target, le), lessons),
-            *old,
-            guard=self.guard,
+            state.target,
+            state.memory["model"],
+            self.guard,
         )
+        return self._with_target(state, *learnt)
+
+    def _with_target(self, state: State, target, memory, loss, fine) -> Learnt:
         due = (state.step + 1) % self.model_every == 0
-        new = _choose(due, (target, memory), old)
+        new = _choose(due, (target, memory), (state.target, state.memory["model"]))
         state = eqx.tree_at(lambda s: (s.target, s.memory["model"]), state, new)
         return Learnt(_followed(state), loss, fine)
+
+    def _shares_gradient(self, state: State) -> bool:
+        """Whether student and model descend the same loss at the same draws, the student's own."""
+        feedback, others = self.feedback, (state.teacher.moves, self.persistent, self.replay)
+        if self.model_optimiser is None or self.proposer == "average" or any(others):
+            return False
+        return isinstance(feedback, Divergence) and feedback.is_free_energy
+
+    def _both_learn(self, state: State, lessons: Lesson) -> tuple[Learnt, Learnt]:
+        """Student and model from one gradient: half the passes through the model."""
+        feedback, critic = self.feedback, state.critic
+        assert isinstance(feedback, Divergence)
+        assert self.model_optimiser is not None
+
+        def loss(both):
+            return _mean_loss(lambda le: feedback.loss(both[0], critic, both[1], le), lessons)
+
+        value, (of_student, of_model) = _value_and_gradient(loss, (state.student, state.target))
+        memory = state.memory
+        moved = _step(self.optimiser, state.student, memory["student"], value, of_student, self.guard)
+        student = self._with_student(state, *moved)
+        moved = _step(self.model_optimiser, state.target, memory["model"], value, of_model, self.guard)
+        return student, self._with_target(student.state, *moved)
 
 
 def descend(
@@ -321,8 +355,23 @@ def descend(
     guard: bool = True,
 ) -> tuple[PyTree, PyTree, Scalar, Bool[Array, ""]]:
     """One optimiser step; with the guard, a gradient that is not finite leaves everything as it was."""
+    return _step(optimiser, module, memory, *_value_and_gradient(loss, module), guard)
+
+
+def _value_and_gradient(loss: Callable[[PyTree], Scalar], module: PyTree) -> tuple[Scalar, PyTree]:
     parameters, rest = partition(module)
-    value, gradient = jax.value_and_grad(lambda p: loss(eqx.combine(p, rest)))(parameters)
+    return jax.value_and_grad(lambda p: loss(eqx.combine(p, rest)))(parameters)
+
+
+def _step(
+    optimiser: optax.GradientTransformation,
+    module: PyTree,
+    memory: PyTree,
+    value: Scalar,
+    gradient: PyTree,
+    guard: bool,
+) -> tuple[PyTree, PyTree, Scalar, Bool[Array, ""]]:
+    parameters, rest = partition(module)
     updates, new_memory = optimiser.update(gradient, memory, parameters)
     fine = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradient, squared=True))
     new = optax.apply_updates(parameters, updates)
