@@ -51,10 +51,11 @@ class Minibatches(eqx.Module):
         whole("size", self.size)
         flag("together", self.together)
         leaves = jax.tree.leaves(self.data)
-        if not leaves or not all(np.ndim(leaf) and eqx.is_array_like(leaf) for leaf in leaves):
+        if not all(isinstance(leaf, jax.Array | np.ndarray) and leaf.dtype != object for leaf in leaves):
             raise IngredientError(
-                f"data holds arrays with one row per condition; {shown(self.data)} came."
+                f"data holds arrays of numbers with one row per condition; {shown(self.data)} came."
             )
+        _check_rows(leaves)
 
     def __call__(self, key: Key) -> Condition:
         """One batch, rows drawn with replacement."""
@@ -89,17 +90,18 @@ class Binarised(eqx.Module):
 
     def __init__(self, pixels: Any, size: int = 100, indexed: bool = False):
         number("pixels", pixels)
-        given = jnp.asarray(pixels)
+        given = np.asarray(pixels)
         self.size = whole("size", size)
-        self.indexed = indexed
-        counted = jnp.issubdtype(given.dtype, jnp.integer)
+        self.indexed = flag("indexed", indexed)
+        counted = given.dtype.kind in "iu"
         inside = (given >= 0) & (given <= (255 if counted else 1))
         if given.ndim < 2 or not given.size or not bool(inside.all()):
             raise IngredientError(
                 "pixels are images one by one, whole numbers from 0 to 255 or others from 0 to 1; "
                 f"{shown(given)} came; divide by the largest value, say."
             )
-        self.pixels = given.astype(jnp.uint8 if given.max() > 1 else bool) if counted else given
+        shades = given.astype(np.uint8 if given.max() > 1 else bool) if counted else given
+        self.pixels = jnp.asarray(shades)
 
     def __call__(self, key: Key) -> Condition:
         """One batch, images drawn with replacement."""
@@ -282,6 +284,7 @@ def conditions_of(data: Any, size: int) -> Conditions:
             which the first batch is given.
         size: rows in a batch, where ``data`` holds arrays.
     """
+    whole("batch_size", size)
     if data is None:
         return NoConditions()
     if isinstance(data, Stream):
@@ -290,15 +293,19 @@ def conditions_of(data: Any, size: int) -> Conditions:
         return data
     arrays = _arrays(data)
     leaves = jax.tree.leaves(arrays)
+    _check_rows(leaves)
+    if not all(bool(jnp.isfinite(leaf).all()) for leaf in leaves):
+        raise IngredientError("data holds numbers that are not finite; drop or impute those rows first.")
+    return Minibatches(arrays, size)
+
+
+def _check_rows(leaves: Sequence[Any]) -> None:
     rows = {leaf.shape[:1] for leaf in leaves}
-    if len(rows) != 1 or rows == {()} or rows == {(0,)}:
+    if len(rows) != 1 or rows <= {(), (0,)}:
         shapes = ", ".join(str(leaf.shape) for leaf in leaves) or "nothing"
         raise IngredientError(
             f"data holds arrays with one row per condition, all as long; {shapes} came."
         )
-    if not all(bool(jnp.isfinite(leaf).all()) for leaf in leaves):
-        raise IngredientError("data holds numbers that are not finite; drop or impute those rows first.")
-    return Minibatches(arrays, whole("batch_size", size))
 
 
 def batch_size(x: Condition) -> int:

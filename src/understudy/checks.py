@@ -21,16 +21,25 @@ Function = TypeVar("Function", bound=Callable)
 
 LARGEST_SEED = 2**63 - 1
 LARGEST_COUNT = 2**31 - 1
-"""Of draws or simulations in one call: JAX counts in 32 bits."""
+"""Of draws, of simulations, of anything in a program: JAX counts in 32 bits."""
+_MOST_LAYERS = 10_000
 
 
-def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """A whole number that shapes the program (a size, a count), ``least`` or more."""
+def whole(name: str, value: Any, least: int = 1, most: int | None = LARGEST_COUNT) -> int:
+    """A whole number that shapes the program (a size, a count), from ``least`` to ``most``."""
     number = _as_whole(value)
     if number is None or number < least or (most is not None and number > most):
-        range_ = f"{least} or more" if most is None else f"from {least} to {most}"
+        small = number is None or number < least
+        range_ = f"from {least} to {most}"
+        if small and most in (None, LARGEST_COUNT):
+            range_ = f"{least} or more"
         raise IngredientError(f"{name} is a whole number, {range_}; {shown(value)} came.")
     return number
+
+
+def layer_count(name: str, value: Any) -> int:
+    """A number of layers, which a program writes out one after the other."""
+    return whole(name, value, most=_MOST_LAYERS)
 
 
 def seed(name: str, value: Any) -> int:
@@ -72,9 +81,10 @@ def several(name: str, kind: type, example: str, values: Any) -> tuple:
     return tuple(instance(f"every member of {name}", kind, example, value) for value in values)
 
 
-def sizes(name: str, value: Any) -> list[int]:
-    """Several whole numbers, the widths of layers say."""
-    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str):
+def sizes(name: str, value: Any, least: int = 0) -> list[int]:
+    """Several whole numbers, the widths of layers say; at least so many of them."""
+    listed = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
+    if not listed or np.ndim(value) != 1 or len(value) < least:
         raise IngredientError(f"{name} is a list of sizes, such as (20, 20); {shown(value)} came.")
     return [whole(f"every size in {name}", size) for size in value]
 
@@ -243,7 +253,7 @@ def _memory() -> float:
 def random_key(key: Any) -> Key:
     """A random key, or the one that a whole number stands for."""
     if _as_whole(key) is not None:
-        return jax.random.key(whole("key, as a whole number,", key, least=0) % 2**63)
+        return jax.random.key(whole("key, as a whole number,", key, least=0, most=None) % 2**63)
     dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", ())
     raw = dtype == jnp.uint32
     if dtype is None or not (raw or jnp.issubdtype(dtype, jax.dtypes.prng_key)):
@@ -292,6 +302,6 @@ def _fails(value: Any, holds: Callable[[np.ndarray], Any]) -> bool:
         array = np.asarray(value)
         # True and False are no numbers; an array of them is data of zeros and ones.
         other = array.dtype.kind == "c" or (array.dtype.kind == "b" and array.ndim == 0)
-        return other or not bool(np.all(holds(array)))
+        return other or not array.size or not bool(np.all(holds(array)))
     except (TypeError, ValueError):
         return True

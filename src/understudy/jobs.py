@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from understudy.checks import shown
+from understudy.checks import function, several, shown, whole
 from understudy.core import IngredientError
+
+_MOST_WORKERS = 10_000
 
 
 class Job(NamedTuple):
@@ -61,14 +63,15 @@ def executor_of(workers: int | str | None) -> Callable[[], Executor]:
         return Here
     if isinstance(workers, str) and not workers.isdecimal():
         return lambda: _dask(workers)
-    if isinstance(workers, bool) or int(workers) < 1:
+    count = int(workers) if isinstance(workers, str) else workers
+    if type(count) is not int or not 1 <= count <= _MOST_WORKERS:
         raise IngredientError(
-            f'workers is a number of processes, "local" or the address of a cluster; {shown(workers)} '
-            "came."
+            f'workers is a number of processes, at most {_MOST_WORKERS}, "local" or the address of a '
+            f"cluster; {shown(workers)} came."
         )
     # A fork of a process in which JAX runs may hang.
     spawned = multiprocessing.get_context("spawn")
-    return lambda: ProcessPoolExecutor(int(workers), mp_context=spawned)
+    return lambda: ProcessPoolExecutor(count, mp_context=spawned)
 
 
 def _dask(address: str) -> Executor:
@@ -78,8 +81,15 @@ def _dask(address: str) -> Executor:
         raise IngredientError(
             "A cluster needs Dask; install understudy[cluster], or give a number of processes."
         ) from error
-    client = Client(processes=True, threads_per_worker=1) if address == "local" else Client(address)
-    return _Cluster(client)
+    if address == "local":
+        return _Cluster(Client(processes=True, threads_per_worker=1))
+    try:
+        return _Cluster(Client(address))
+    except (OSError, ValueError, TypeError) as error:
+        raise IngredientError(
+            f"No cluster of Dask answers at {shown(address)} ({type(error).__name__}); give the address "
+            "of its scheduler, such as tcp://10.0.0.1:8786."
+        ) from error
 
 
 class _Cluster(Executor):
@@ -125,7 +135,15 @@ def run_jobs(
         >>> found
         {'two': 2, 'five': 5}
     """
-    left = {job.name: job for job in jobs}
+    listed = list(jobs) if isinstance(jobs, Iterable) else jobs
+    left = {job.name: job for job in several("jobs", Job, "Job(name, function)", listed)}
+    if len(left) < len(listed):
+        names = [job.name for job in listed]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise IngredientError(f"Every job has a name of its own; {shown(twice)} came more than once.")
+    function("keep", keep)
+    function("open_executor", open_executor)
+    whole("tries", tries)
     lost = dict.fromkeys(left, 0)
     with tqdm(total=len(left), disable=None if progress is None else not progress) as bar:
         while left:

@@ -62,8 +62,10 @@ def amc(
         (5, 2)
     """
     wild = not isinstance(student, ExplicitStudent)
-    feedback = feedback or (EnergyDistance() if wild else InclusiveKL())
-    return train(target, student, teacher or _langevin(), feedback, data, **settings)
+    if feedback is None:
+        feedback = EnergyDistance() if wild else InclusiveKL()
+    teacher = _langevin() if teacher is None else teacher
+    return train(target, student, teacher, feedback, data, **settings)
 
 
 def vi(target: Target, student: Student | Maker, data: Any = None, **settings: Any) -> Trained:
@@ -102,7 +104,8 @@ def mcmc_vi(
     model: Target, encoder: Student, data: Any, teacher: Teacher | None = None, **settings: Any
 ) -> Trained:
     """The paper's MCMC-VI: the encoder by the exclusive KL, theta from the teacher's draws."""
-    return train(model, encoder, teacher or _langevin(), ExclusiveKL(), data, **_learning(settings))
+    teacher = _langevin() if teacher is None else teacher
+    return train(model, encoder, teacher, ExclusiveKL(), data, **_learning(settings))
 
 
 def amortised_svgd(target: Target, student: Student, data: Any = None, **settings: Any) -> Trained:
@@ -132,10 +135,12 @@ def persistent_mcmc(
     """Persistent MCMC: chains per datum go on from update to update, and theta learns from them."""
     if not isinstance(data, jax.Array | np.ndarray) or data.ndim == 0:
         raise IngredientError(f"data is an array with one row per datum; {shown(data)} came.")
-    table = ChainTable(data.shape[0], chains, model.dim)
+    of_rows = OfIndexed(model)
+    table = ChainTable(data.shape[0], chains, of_rows.dim)
     rows = Minibatches(Indexed(jnp.arange(data.shape[0]), jnp.asarray(data)), batch_size)
     settings = {"particles": chains, **_learning(settings)}
-    return train(OfIndexed(model), table, teacher or _langevin(), Copy(), rows, **settings)
+    teacher = _langevin() if teacher is None else teacher
+    return train(of_rows, table, teacher, Copy(), rows, **settings)
 
 
 def mcmc(
@@ -150,9 +155,8 @@ def mcmc(
         >>> methods.mcmc(target, jnp.zeros((10, 2)), updates=50, progress=False).student.z.shape
         (10, 2)
     """
-    return train(
-        target, Particles(start), teacher or _langevin(), Copy(), particles=len(start), **settings
-    )
+    student, teacher = Particles(start), _langevin() if teacher is None else teacher
+    return train(target, student, teacher, Copy(), particles=len(student.z), **settings)
 
 
 def _langevin() -> Teacher:

@@ -13,6 +13,7 @@ import xarray
 import understudy
 from understudy import cli
 from understudy.cli.models import load_model
+from understudy.students import FullGaussian
 
 MODEL = Path(__file__).parent / "model_file.py"
 Y = [1.0, 0.5, -0.2, 0.9]
@@ -191,6 +192,9 @@ def test_what_a_model_prints_stays_out_of_the_output(capsys, monkeypatch, tmp_pa
 MODELS = {
     "exits": "import sys\nsys.exit(0)",
     "quits": "raise SystemExit",
+    "leaves": "import os\nos._exit(0)",
+    "becomes": "import os\nos.execvp('true', ['true'])",
+    "leaves_late": "import os\ndef normal(y): os._exit(0)",
     "broken": "1 / 0",
     "syntax": "def normal(:",
     "odd": "raise GeneratorExit",
@@ -205,6 +209,14 @@ MODELS = {
     "twice": "import numpyro\nfrom numpyro import distributions as dist\ndef normal(y):\n"
     "    for _ in range(2):\n        numpyro.sample('z', dist.Normal(0, 1))",
     "a_class": "class normal: ...",
+    "latin": "# \xe9",
+    "instance": "class Model:\n    def __call__(self, y): ...\nnormal = Model()",
+    "starred": "def normal(*y): ...",
+    "gives": "def normal(y): return 3",
+    "samples_numpy": "import numpy as np\ndef normal(y): np.random.normal(size=-1)",
+    "threads": "import threading as t\nt.Thread(target=lambda: None).start()\nraise OSError(5, 'no')",
+    "aborts": "raise MemoryError",
+    "nested": "def normal(y):\n    def inner(): yield 1\n    return next(inner()) / 0",
     "moves": "import os\nos.chdir('/')\ndef normal(y): return undefined",
 }
 
@@ -218,8 +230,11 @@ BAD = [
     ("fit no_such_package:normal", {}, ["no_such_package cannot be imported", "ModuleNotFoundError"]),
     ("fit broken.py:normal", {}, ["broken.py cannot be imported", "ZeroDivisionError"]),
     ("fit syntax.py:normal", {}, ["syntax.py cannot be imported", "SyntaxError"]),
-    ("fit exits.py:normal", {}, ["exits.py ended the program", "sys.exit with 0"]),
+    ("fit exits.py:normal", {}, ["exits.py ended the program", "exit with 0"]),
     ("fit quits.py:normal", {}, ["quits.py ended the program"]),
+    ("fit leaves.py:normal", {}, ["leaves.py ended the program", "exit with 0"]),
+    ("fit becomes.py:normal", {}, ["becomes.py ended the program"]),
+    ("fit leaves_late.py:normal --data D", GOOD, ["ended the program"]),
     ("fit odd.py:normal", {}, ["odd.py cannot be imported", "GeneratorExit"]),
     ("fit path.py:normal", {}, ["path.py cannot be imported", "ValueError: a)"]),
     ("fit recursion.py:normal", {}, ["recursion.py cannot be imported", "RecursionError"]),
@@ -304,6 +319,59 @@ BAD = [
     ("fit positional.py:normal --data D", GOOD, ["which normal does not take"]),
     ("fit twice.py:normal --data D", GOOD, ["cannot be run", "duplicated"]),
     ("fit a_class.py:normal --data D", GOOD, ["is a type", "name a function"]),
+    ("fit latin.py:normal --data D", GOOD, ["latin.py cannot be imported", "SyntaxError"]),
+    ("fit instance.py:normal --data D", GOOD, ["is a Model", "name a function"]),
+    ("fit starred.py:normal --data D", GOOD, ["normal"]),
+    ("fit gives.py:normal --data D", GOOD, ["has no latent variable"]),
+    ("fit samples_numpy.py:normal --data D", GOOD, ["normal"]),
+    ("fit threads.py:normal --data D", GOOD, ["threads.py cannot be imported", "OSError"]),
+    ("fit aborts.py:normal --data D", GOOD, ["aborts.py cannot be imported", "MemoryError"]),
+    ("fit nested.py:normal --data D", GOOD, ["normal", "unsupported operand"]),
+    ("fit damaged:normal --data D", GOOD, ["damaged has no function 'normal'"]),
+    ("fit M:normal --data D --out D/../D", GOOD, ["D cannot be written to"]),
+    ("fit M:normal --data D", {"y": []}, ["normal"]),
+    ("fit M:normal --data D", "null", ["holds a NoneType"]),
+    ("fit M:normal --data D", "3", ["holds a int"]),
+    ("fit M:normal --data D", '"y"', ["holds a str"]),
+    ("fit M:normal --data D", '{"y": [1, 2,]}', ["is not JSON"]),
+    ("fit M:normal --data D", '{"y": [1]} {"y": [2]}', ["is not JSON"]),
+    ("fit M:normal --data D", '{"y": NaN}', ["'y' hold a value that is not finite"]),
+    ("fit M:normal --data D", '{"y": -Infinity}', ["'y' hold a value that is not finite"]),
+    ("fit M:normal --data D", '\ufeff{"y": [1]}', ["is not JSON"]),
+    ("fit M:normal --data D", {"y": [[[1, 2], [3]]]}, ["'y' have rows of different lengths"]),
+    ("fit M:normal --data D --budget 1e400", GOOD, ["--budget", "a positive number"]),
+    ("fit M:normal --data D --budget 99999999999999999999g", GOOD, ["--budget", "from 1 to"]),
+    ("fit M:normal --data D --budget=", GOOD, ["--budget", "a number"]),
+    ("fit M:normal --data D --seed=", GOOD, ["--seed", "a whole number"]),
+    ("fit M:normal --data D --seed 1.0", GOOD, ["--seed", "a whole number"]),
+    ("fit M:normal --data D --seeds 9999999999999999999999", GOOD, ["--seeds", "from 1 to 1000"]),
+    ("fit --data D", GOOD, ["required: model"]),
+    ("fit -", GOOD, ["A model is named"]),
+    ("fit --help=yes", {}, ["--help", "ignored explicit argument"]),
+    ("sample student", {}, ["holds a FullGaussian, not a Posterior"]),
+    ("check student --model M:normal", {}, ["holds a FullGaussian, not a Posterior"]),
+    ("report student --model M:normal", {}, ["holds a FullGaussian, not a Posterior"]),
+    ("infer student D --model M:normal", GOOD, ["FullGaussian"]),
+    ("sample student -n 99999999999999999999", {}, ["-n", "from 1 to"]),
+    ("sample student --out .nc", {}, ["--out ends in"]),
+    ("sample student --out draws.NC", {}, ["--out ends in"]),
+    ("sample student --out draws.nc.gz", {}, ["--out ends in"]),
+    ("sample student/posterior.safetensors", {}, ["holds no fitted posterior"]),
+    ("infer student D -n 1.5", GOOD, ["-n", "whole number"]),
+    ("infer student D", '{"y": 1' + "0" * 400 + "}", ["'y' are numbers"]),
+    ("infer student D", '{"y": {"a": 1}}', ["'y' are numbers"]),
+    ("infer student D", "[[1]]", ["a dictionary by site"]),
+    ("infer student D", "[" * 100_000, ["is not JSON"]),
+    ("amortise M:measured", {}, ["required", "--observed"]),
+    ("amortise M:measured --observed", {}, ["--observed: expected one argument"]),
+    ("amortise M:measured --observed y --sizes 5", {}, ["--sizes"]),
+    ("amortise M:measured --observed y --sizes 0 5", {}, ["--sizes", "from 1 to"]),
+    ("amortise M:measured --observed y --sizes 9 5 --out a", {}, ["sizes"]),
+    ("amortise M:measured --observed y,y --out a", {}, ["y"]),
+    ("amortise M:measured --observed , --out a", {}, ["observed"]),
+    ("amortise M:measured --observed mu --out a", {}, ["mu"]),
+    ("amortise leaves.py:normal --observed y --out a", {}, ["ended the program"]),
+    ("check student --trust-code", {}, ["holds a FullGaussian"]),
     ("fit os:getcwd --data D", GOOD, ["name a function"]),
     ("fit ..:x --data D", GOOD, [".. cannot be imported"]),
     ("fit M:normal --data D --out noted", GOOD, ["noted holds a fit that was stopped", "--resume"]),
@@ -364,7 +432,7 @@ def test_bad_input_gets_one_sentence(line, data, expected, capsys, tmp_path, mon
     raw = data if isinstance(data, str) else json.dumps(data)
     Path("D").write_bytes(raw.encode(errors="surrogatepass"))
     for name, text in MODELS.items():
-        Path(f"{name}.py").write_text(text)
+        Path(f"{name}.py").write_bytes(text.encode("latin-1"))
     for name, text in FOLDERS.items():
         Path(name).parent.mkdir()
         Path(name).write_text(text)
@@ -375,6 +443,8 @@ def test_bad_input_gets_one_sentence(line, data, expected, capsys, tmp_path, mon
     for name in ("circle", "circle.py"):
         Path(name).symlink_to(name)
     Path("damaged/posterior.safetensors").write_bytes(b"nothing of ours")
+    for name in ("posterior", "amortised"):
+        understudy.save(f"student/{name}.safetensors", FullGaussian(2))
     words = [word.replace("M:", f"{MODEL}:") if word.startswith("M:") else word for word in line.split()]
     assert cli.main(words) == 2
     printed = capsys.readouterr()

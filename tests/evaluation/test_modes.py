@@ -28,8 +28,13 @@ def test_a_share_that_is_off_is_not_called_right(share, expected):
     finding = verdict(share)
     assert finding.verdict == expected
     assert ("each with its share" in finding.words) == (expected == "ok")
-    if expected != "ok":
-        assert f"{100 * finding.pictures['mass'][0]:.0f} % of the mass" in finding.words
+    shown = finding.pictures["mass"], finding.pictures["share"]
+    if expected == "ok":
+        within = float(finding.words.split("within ")[1].split(" %")[0])
+        assert 100 * abs(shown[0] - shown[1]).max() < within + 0.5
+    else:
+        assert f"{100 * shown[0][0]:.0f} % of the mass and" in finding.words
+        assert f"{100 * shown[1][0]:.0f} % of the draws" in finding.words
 
 
 def test_the_standard_error_is_that_of_simulated_masses_and_shares():

@@ -213,6 +213,13 @@ def test_a_file_larger_than_any_that_is_written_is_not_read(tmp_path, written):
         load_exported(tmp_path / "f")
 
 
+def test_a_file_too_large_to_be_read_is_not_written(tmp_path, program, monkeypatch):
+    monkeypatch.setattr(exported, "_LARGEST_FILE", len(program.code))
+    with pytest.raises(StoreError, match="more than the"):
+        program.write(tmp_path / "p")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_end_of_the_first_line_counts_too(written):
     place = written.index(b"\n")
     with pytest.raises(StoreError, match="damaged"):

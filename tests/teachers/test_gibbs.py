@@ -109,5 +109,5 @@ def test_gibbs_by_conditionals_reaches_a_correlated_gaussian():
 def test_bad_settings_are_refused():
     with pytest.raises(IngredientError, match="functions"):
         Gibbs([])
-    with pytest.raises(IngredientError, match="two values"):
+    with pytest.raises(IngredientError, match="from 2 to"):
         SingleFlip(values=1)

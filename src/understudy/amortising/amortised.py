@@ -28,7 +28,6 @@ from understudy.amortising.storing import StoredSimulator, stored
 from understudy.amortising.summary import explained
 from understudy.amortising.teaching import teach
 from understudy.checks import (
-    LARGEST_COUNT,
     flag,
     instance,
     one_fraction,
@@ -227,7 +226,7 @@ class Amortised(eqx.Module):
                 mesh with one axis; None draws on one. The draws are the same on any number.
             kwargs: the same, by name.
         """
-        key, n = random_key(key), whole("n", n, most=LARGEST_COUNT)
+        key, n = random_key(key), whole("n", n)
         flag("finish", finish)
         sets = self._data_sets(data, args, kwargs)
         known = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
@@ -442,7 +441,7 @@ def _one_by_one(data: Any, count: int | None = None) -> Any:
 def _sizes(simulations: int, draws: int) -> dict[str, int]:
     """Of a test on simulated data sets, checked."""
     given = {"simulations": simulations, "draws": draws}
-    return {name: whole(name, number, 50, LARGEST_COUNT) for name, number in given.items()}
+    return {name: whole(name, number, 50) for name, number in given.items()}
 
 
 def _verdict(done: finishing.Finished, novelty: float) -> Verdict:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Scalar
 
 from understudy.amortising.observations import DataSet, Layout, ObservedSite
-from understudy.checks import calling, function, instance, shown
+from understudy.checks import calling, flag, function, instance, shown
 from understudy.core import Condition, IngredientError, Key, Site, Target
 from understudy.targets.parameters import Parameters
 
@@ -138,7 +138,7 @@ class PriorSimulator(Simulator):
         self.target = ParameterTarget(parameters, held.log_prob, log_likelihood, None, parameters.dim)
         self.likelihood = log_likelihood is not None
         values = self._simulated(jax.random.key(0), held.sample(jax.random.key(1)))
-        self.layout = _layout_of(values, exchangeable)
+        self.layout = _layout_of(values, flag("exchangeable", exchangeable))
         self.filler = DataSet(values, self.layout.all_seen())
 
     def simulate(self, key: Key) -> tuple[Float[Array, " d"], DataSet]:
@@ -202,9 +202,9 @@ class Pairs(Simulator):
         exchangeable: bool = False,
     ):
         instance("parameters", Mapping, '{"rate": rates}', parameters)
-        values = {name: np.asarray(value, float) for name, value in parameters.items()}
+        values = {name: _numbers(name, value) for name, value in parameters.items()}
         made = dict(data) if isinstance(data, Mapping) else {"x": data}
-        made = {name: np.asarray(value, float) for name, value in made.items()}
+        made = {name: _numbers(name, value) for name, value in made.items()}
         counts = {len(array) if array.ndim else 0 for array in [*values.values(), *made.values()]}
         if len(counts) != 1 or counts == {0}:
             raise IngredientError(
@@ -212,7 +212,7 @@ class Pairs(Simulator):
             )
         from numpyro.distributions import constraints
 
-        bounds = supports or {}
+        bounds = instance("supports", Mapping, "{}", {} if supports is None else supports)
         names = Parameters(
             {
                 name: (bounds.get(name, constraints.real), value.shape[1:])
@@ -232,7 +232,7 @@ class Pairs(Simulator):
         self.target = ParameterTarget(names, None, None, None, names.dim)
         self.likelihood = False
         first = {name: array[0] for name, array in self.data.items()}
-        self.layout = _layout_of(first, exchangeable)
+        self.layout = _layout_of(first, flag("exchangeable", exchangeable))
         self.filler = DataSet(first, self.layout.all_seen())
 
     def simulate(self, key: Key) -> tuple[Float[Array, " d"], DataSet]:
@@ -275,6 +275,13 @@ class _Prior:
 
     def log_prob(self, values: Mapping[str, Array]) -> Scalar:
         return sum((jnp.sum(one.log_prob(values[n])) for n, one in self.every.items()), jnp.zeros(()))
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value, float)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise IngredientError(f"{name} holds numbers, one row a pair; {shown(value)} came.") from error
 
 
 def _layout_of(values: Mapping[str, Array], exchangeable: bool) -> Layout:

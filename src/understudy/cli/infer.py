@@ -70,7 +70,7 @@ def _array(name: str, value: Any) -> Any:
 
     try:
         return np.asarray(value, float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(
             f"Data {name!r} are numbers or arrays of numbers, null where missing."
         ) from error

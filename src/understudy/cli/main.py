@@ -3,12 +3,13 @@
 What is heavy is imported inside commands, so that help and mistakes answer at once.
 """
 
+import contextlib
 import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
 from understudy.cli.parsing import HelpPrinted, Parser, UsageError, name_table, unknown_word
 from understudy.progress import working
@@ -48,7 +49,7 @@ def guarded(dispatch: Callable[[list[str]], None], argv: Sequence[str] | None = 
     """Run a function of a command line's words; what may go wrong becomes a sentence and a code."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words or os.environ.get("UNDERSTUDY_DEBUG", "0") not in ("", "0")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _no_way_out():
         warnings.showwarning = _show_warning
         try:
             dispatch([word for word in words if word != "--debug"])
@@ -61,6 +62,28 @@ def guarded(dispatch: Callable[[list[str]], None], argv: Sequence[str] | None = 
             _say(_sentence(error))
             return code
     return 0
+
+
+@contextlib.contextmanager
+def _no_way_out() -> Iterator[None]:
+    """Keep a model's code from ending the command, or becoming another, with nothing done."""
+    ways, own = {name: getattr(os, name) for name in ("_exit", "execv", "execve")}, os.getpid()
+
+    def refusing(leave: Callable) -> Callable:
+        def refuse(*words: Any) -> NoReturn:
+            if os.getpid() != own:  # a child that was forked may
+                leave(*words)
+            raise SystemExit(words[0])
+
+        return refuse
+
+    try:
+        for name, leave in ways.items():
+            setattr(os, name, refusing(leave))
+        yield
+    finally:
+        for name, leave in ways.items():
+            setattr(os, name, leave)
 
 
 def exit_code(error: BaseException) -> int | None:
@@ -111,7 +134,7 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename} cannot be used ({error.strerror}); choose another path."
     if isinstance(error, SystemExit):
-        return "The model's code ended the program (sys.exit); take that call out of it."
+        return "The model's code ended the program; take the call that does it out of it."
     if isinstance(error, MemoryError):
         return "There is not enough memory for this; ask for less at a time."
     return " ".join(str(error).split()) or "Interrupted."

@@ -63,7 +63,7 @@ def users_code(place: str) -> Iterator[None]:
             yield
     except SystemExit as error:
         raise UsageError(
-            f"{place} ended the program (sys.exit with {error.code!r}); take that call out of it."
+            f"{place} ended the program (exit with {error.code!r}); take that call out of it."
         ) from error
     finally:
         os.chdir(folder)

@@ -108,8 +108,17 @@ def load_posterior(run: Path) -> Any:
     if not is_posterior(run):
         raise UsageError(f"{run} holds no fitted posterior; make one with understudy fit --out {run}.")
     from understudy import files
+    from understudy.posterior import Posterior
 
-    return files.load(run / POSTERIOR)
+    return _of_kind(Posterior, files.load(run / POSTERIOR), run / POSTERIOR)
+
+
+def _of_kind(kind: type, held: Any, path: Path) -> Any:
+    if not isinstance(held, kind):
+        raise UsageError(
+            f"{path} holds a {type(held).__name__}, not a {kind.__name__}; name its folder."
+        )
+    return held
 
 
 def add_model_options(parser: Parser) -> None:
@@ -142,8 +151,9 @@ def load_amortised(run: Path, model: str | None, trusted: bool) -> Any:
         )
     function = _model_of(run, model, trusted)
     from understudy import files
+    from understudy.amortising import Amortised
 
-    return files.load(run / AMORTISED, classes=[function])
+    return _of_kind(Amortised, files.load(run / AMORTISED, classes=[function]), run / AMORTISED)
 
 
 def _model_of(run: Path, model: str | None, trusted: bool) -> Any:

@@ -11,10 +11,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Scalar
 
-from understudy.checks import fraction, instance, whole
+from understudy.checks import fraction, instance, number, one_positive, random_key, shown, whole
 from understudy.core import (
     BoundLogDensity,
     Condition,
@@ -142,6 +143,8 @@ def annealed_evidence(
     """
     instance("target", Target, "LatentVariableModel(decoder, dim)", target)
     walk = Walk(*_checked(chains, rungs, leapfrogs, acceptance))
+    if base is not None:
+        instance("base", AffineMap, "gaussian_base(key, target, x)", base)
     base = _prior(target.dim, x) if base is None else base
 
     def one(target, key, given):
@@ -184,7 +187,8 @@ def bidirectional(
         batch: data at once.
     """
     walk = Walk(*_checked(chains, rungs, leapfrogs, acceptance))
-    simulate, fitting, key = jax.random.split(key, 3)
+    instance("model", Simulator, "LatentVariableModel(decoder, dim)", model)
+    simulate, fitting, key = jax.random.split(random_key(key), 3)
     z, x = eqx.filter_jit(lambda model: model.simulate(simulate, whole("n", n)))(model)
     target: Target = model  # pyright: ignore[reportAssignmentType]
     base = _prior(model.dim, x)
@@ -229,7 +233,11 @@ def gaussian_base(
         widening: factor on the standard deviations.
         batch: conditions at once.
     """
+    instance("target", Target, "LatentVariableModel(decoder, dim)", target)
+    if proposal is not None:
+        instance("proposal", Student, "GaussianEncoder(network, dim)", proposal)
     chains, half = whole("chains", chains, least=2), whole("transitions", transitions, least=2) // 2
+    leapfrogs, widening = whole("leapfrogs", leapfrogs), one_positive("widening", widening)
 
     def one(target, proposal, key, x):
         draw, first, second = jax.random.split(key, 3)
@@ -260,10 +268,16 @@ def _prior(dim: int, x: Condition) -> AffineMap:
 
 
 def _rows(x: Condition) -> int:
-    sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(x)}
-    if len(sizes) != 1 or sizes == {()}:
-        raise IngredientError("x holds conditions one by one: arrays with one row per condition.")
-    return sizes.pop()[0]
+    leaves = jax.tree.leaves(x)
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array | np.ndarray)]
+    counts = {leaf.shape[0] if leaf.ndim else 0 for leaf in arrays}
+    if len(counts) != 1 or counts == {0} or len(arrays) < len(leaves):
+        raise IngredientError(
+            f"x holds conditions one by one: arrays with one row per condition; {shown(x)} came."
+        )
+    for leaf in arrays:
+        number("x", leaf)
+    return counts.pop()
 
 
 def _added(total: Scalar, weights: Float[Array, " n"]) -> Scalar:
@@ -277,7 +291,7 @@ def _checked(chains: int, rungs: int, leapfrogs: int, acceptance: float) -> tupl
 
 def _over_conditions(one: Callable, models: tuple, key: Key, x: Condition, batch: int):
     """``one(*models, key, x)`` for every row of ``x``, ``batch`` rows at a time, as one program."""
-    keys = jax.random.split(key, _rows(x))
+    keys = jax.random.split(random_key(key), _rows(x))
     size = min(whole("batch", batch), len(keys))
 
     @eqx.filter_jit

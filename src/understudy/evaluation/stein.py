@@ -21,7 +21,7 @@ class SteinTest(NamedTuple):
     p_value: Scalar
 
 
-@of_draws("z", "score")
+@of_draws("z", "score", paired=True)
 @partial(jax.jit, static_argnames=("kernel", "statistic", "squared"))
 def kernel_stein_discrepancy(
     z: Float[Array, "n d"],
@@ -66,7 +66,7 @@ def kernel_stein_discrepancy(
     return mean if squared else jnp.sqrt(jnp.maximum(mean, 0))
 
 
-@of_draws("z", "score")
+@of_draws("z", "score", paired=True)
 @partial(jax.jit, static_argnames=("kernel", "repeats"))
 def stein_test(
     key: Key,

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from understudy.checks import one_of, positive
+from understudy.checks import flag, one_of, positive
 from understudy.core import Lesson, Student, Target
 from understudy.feedbacks.common import Pathwise, average
 from understudy.feedbacks.critics import WithCritic, evaluate, logistic_loss
@@ -58,7 +58,7 @@ class JensenShannon(Discriminating):
         True
     """
 
-    saturating: bool = eqx.field(static=True, default=False)
+    saturating: bool = eqx.field(converter=partial(flag, "saturating"), static=True, default=False)
 
     def loss(self, student: Student, critic: PyTree, target: Target, lesson: Lesson) -> Scalar:
         """How well the discriminator sees through the student."""

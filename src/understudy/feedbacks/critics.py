@@ -1,17 +1,23 @@
 """Critics: functions of a draw and its condition that learn to tell the teacher's draws from others."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from understudy.checks import function, whole
+from understudy.checks import flag, function, sizes, whole
 from understudy.core import Condition, Divergence, Key, Lesson
 from understudy.feedbacks.common import average
 from understudy.networks import Critic
 
 Builder = Callable[[Key, int, Condition], Callable]
+
+
+def _widths(hidden: Any) -> tuple[int, ...]:
+    return tuple(sizes("hidden", hidden))
 
 
 class CriticBuilder(eqx.Module):
@@ -23,9 +29,13 @@ class CriticBuilder(eqx.Module):
         vector: whether the critic is a vector field, with as many values as a draw has, or a scalar.
     """
 
-    hidden: tuple[int, ...] = eqx.field(static=True, converter=tuple, default=(64, 64))
+    hidden: tuple[int, ...] = eqx.field(static=True, converter=_widths, default=(64, 64))
     activation: Callable = eqx.field(static=True, default=jax.nn.softplus)
-    vector: bool = eqx.field(static=True, default=False)
+    vector: bool = eqx.field(converter=partial(flag, "vector"), static=True, default=False)
+
+    def __check_init__(self):
+        """Something to call between layers."""
+        function("activation", self.activation)
 
     def __call__(self, key: Key, dim: int, x: Condition) -> Critic:
         """Create the critic."""

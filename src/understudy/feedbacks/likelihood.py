@@ -1,5 +1,7 @@
 """Kullback-Leibler divergences, for students whose density can be evaluated."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from understudy.checks import one_of, whole
+from understudy.checks import flag, one_of, whole
 from understudy.core import IngredientError, Lesson, SemiImplicitStudent, Student, Target, Teacher
 from understudy.feedbacks.common import (
     CriticFree,
@@ -50,7 +52,7 @@ class InclusiveKL(CriticFree):
         True
     """
 
-    control: bool = eqx.field(static=True, default=True)
+    control: bool = eqx.field(converter=partial(flag, "control"), static=True, default=True)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
         """The student needs a density."""

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from understudy.checks import one_of
+from understudy.checks import flag, one_of
 from understudy.core import Condition, IngredientError, Key, Lesson, Student, Target, Teacher
 from understudy.feedbacks.adversarial import Adversarial, Discriminating
 from understudy.feedbacks.common import average, log_densities, log_probs, needs_density, score_loss
@@ -124,7 +124,7 @@ class ContrastiveDivergence(WithCritic):
         critic, critic_steps: as for every :class:`WithCritic`.
     """
 
-    ratio: bool = eqx.field(static=True, default=True)
+    ratio: bool = eqx.field(converter=partial(flag, "ratio"), static=True, default=True)
 
     def check(self, target: Target, student: Student, teacher: Teacher) -> None:
         """The student needs a density."""

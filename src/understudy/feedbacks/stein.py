@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from understudy.checks import one_of, optional_positive, positive
+from understudy.checks import one_of, optional_positive, positive, whole
 from understudy.core import Lesson, Student, Target
 from understudy.feedbacks.common import CriticFree, Pathwise, average, average_over_pairs
 from understudy.feedbacks.critics import Builder, CriticBuilder, WithCritic
@@ -78,7 +78,7 @@ class LearntStein(WithCritic, Pathwise):
     """
 
     penalty: Float[Array, ""] = eqx.field(converter=partial(positive, "penalty"), default=0.5)
-    exact: int = eqx.field(static=True, default=16)
+    exact: int = eqx.field(converter=partial(whole, "exact", least=0), static=True, default=16)
     critic: Builder = eqx.field(static=True, default=CriticBuilder(vector=True), kw_only=True)
     critic_steps: int = eqx.field(static=True, default=5, kw_only=True)
 

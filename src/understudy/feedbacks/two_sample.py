@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
+from understudy.checks import flag
 from understudy.core import CONDITIONS, IngredientError, Lesson, StratifiedStudent, Student, Target
 from understudy.feedbacks.common import CriticFree, Pathwise, average_over_pairs
 from understudy.networks import flat
@@ -43,8 +45,10 @@ class TwoSample(CriticFree, Pathwise):
             needed with one particle per condition. The numbers of x and z should have similar scales.
     """
 
-    diagonal: bool = eqx.field(static=True, default=False, kw_only=True)
-    pool: bool = eqx.field(static=True, default=False, kw_only=True)
+    diagonal: bool = eqx.field(
+        converter=partial(flag, "diagonal"), static=True, default=False, kw_only=True
+    )
+    pool: bool = eqx.field(converter=partial(flag, "pool"), static=True, default=False, kw_only=True)
 
     @abstractmethod
     def kernel_for(self, sets: TwoSets) -> Kernel:

@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from understudy.checks import shown
 from understudy.files.errors import StoreError
 
 _ROOMS = ("core", "batches", "networks", "students", "targets", "teachers", "feedbacks")
@@ -89,12 +90,12 @@ class Known(Mapping[str, Any]):
     def __init__(self, given: Any):
         if isinstance(given, str | type) or not isinstance(given, Sequence | set | frozenset):
             raise StoreError(
-                f"classes is a list of classes and functions, such as [model]; {given!r} came."
+                f"classes is a list of classes and functions, such as [model]; {shown(given)} came."
             )
         for thing in given:
             if not (hasattr(thing, "__module__") and hasattr(thing, "__qualname__") and callable(thing)):
                 raise StoreError(
-                    f"classes holds classes and functions, such as [model]; {thing!r} came."
+                    f"classes holds classes and functions, such as [model]; {shown(thing)} came."
                 )
         self.given = tuple(given)
         self.used: set[str] = set()

@@ -34,7 +34,7 @@ except ImportError:  # this file was copied
 MAGIC = b"understudy posterior 1 "
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
-_LARGEST_FILE = 2**31
+_LARGEST_FILE = 2**29
 _LARGEST_HEADER = 2**24
 _LARGEST_CHUNK = 2**20
 _LARGEST_SITES = 2**30
@@ -83,7 +83,7 @@ class Exported:
         """
         given = _given(self._inputs, data)
         if not isinstance(devices, list | tuple) or not all(isinstance(d, jax.Device) for d in devices):
-            raise StoreError(f"devices is a list of some of jax.devices(); {devices!r} came.")
+            raise StoreError(f"devices is a list of some of jax.devices(); {_shown(devices)} came.")
         with jax.enable_x64(self._wide):
             draw = functools.partial(self._draw, given)
             return in_chunks(draw, key, n, self._chunk, devices)
@@ -143,7 +143,9 @@ def load_exported(path: str | Path) -> Exported:
         path: the file.
     """
     if not isinstance(path, str | os.PathLike) or not str(path).strip():
-        raise StoreError(f"path is the name of a file written by result.export(path); {path!r} came.")
+        raise StoreError(
+            f"path is the name of a file written by result.export(path); {_shown(path)} came."
+        )
     try:
         raw = _bytes(path)
     except (OSError, ValueError, MemoryError) as error:
@@ -195,6 +197,12 @@ def parse(raw: bytes, name: str = "The file") -> Exported:
 def packed(header: Mapping[str, Any], arrays: Iterable[np.ndarray], code: bytes) -> list[bytes]:
     """The bytes of a file for :func:`load_exported`, in pieces."""
     parts = [json.dumps(header).encode(), b"\n", *(array.tobytes() for array in arrays), code]
+    size = sum(map(len, parts))
+    if size > _LARGEST_FILE - 2**10:
+        raise StoreError(
+            f"The program and its arrays take {size:,} bytes, more than the {_LARGEST_FILE:,} that "
+            "load_exported reads; keep the posterior with save(path), or take a smaller student."
+        )
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -381,7 +389,7 @@ def _count(n: Any) -> int:
     with contextlib.suppress(TypeError):
         if not isinstance(n, bool) and operator.index(n) > 0:
             return operator.index(n)
-    raise StoreError(f"n is a whole number, 1 or more; {n!r} came.")
+    raise StoreError(f"n is a whole number, 1 or more; {_shown(n)} came.")
 
 
 def _room(n: int, example: np.ndarray) -> np.ndarray:
@@ -405,8 +413,13 @@ def _words(key: Any) -> list[int]:
             return [int(word) for word in words.ravel()]
         if type(key) is int and key >= 0:
             return [key]
-    came = " ".join(repr(key).split())[:80]
-    raise StoreError(f"key is a random key such as jax.random.key(0), or a whole number; {came} came.")
+    raise StoreError(
+        f"key is a random key such as jax.random.key(0), or a whole number; {_shown(key)} came."
+    )
+
+
+def _shown(value: Any) -> str:
+    return " ".join(repr(value).split())[:80]
 
 
 _forked = False

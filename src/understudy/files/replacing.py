@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from understudy.checks import can_name_a_file
+from understudy.checks import can_name_a_file, shown
 from understudy.files.errors import StoreError, reason
 
 try:
@@ -32,12 +32,16 @@ _LONGEST_NAME = 200
 def checked_path(path: Any) -> Path:
     """The path of a file that a user named, or a sentence."""
     if not isinstance(path, str | os.PathLike):
-        raise StoreError(f"path is the name of a file, such as 'posterior.safetensors'; {path!r} came.")
+        raise StoreError(
+            f"path is the name of a file, such as 'posterior.safetensors'; {shown(path)} came."
+        )
     text = os.fspath(path)
     if not isinstance(text, str) or not text.strip() or text == ".":
-        raise StoreError(f"path is the name of a file, such as 'posterior.safetensors'; {text!r} came.")
+        raise StoreError(
+            f"path is the name of a file, such as 'posterior.safetensors'; {shown(text)} came."
+        )
     if not can_name_a_file(text):
-        raise StoreError(f"path holds a character that no file name may hold; {text!r} came.")
+        raise StoreError(f"path holds a character that no file name may hold; {shown(text)} came.")
     return Path(text)
 
 

@@ -22,7 +22,9 @@ class Gradients(int):
     def __new__(cls, count: int | float) -> "Gradients":
         """So many gradients, a whole number."""
         exact = isinstance(count, float) and count.is_integer()
-        return super().__new__(cls, whole("Gradients, a budget,", int(count) if exact else count))
+        return super().__new__(
+            cls, whole("Gradients, a budget,", int(count) if exact else count, most=None)
+        )
 
 
 class Budget:

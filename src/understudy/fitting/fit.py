@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 
 from understudy import checks
 from understudy.backend import cores
-from understudy.checks import LARGEST_COUNT, LARGEST_SEED, instance, one_positive, whole
+from understudy.checks import LARGEST_SEED, instance, one_positive, whole
 from understudy.core import IngredientError, Target
 from understudy.devices import Devices, agreed, is_first, mesh_of
 from understudy.fitting import region
@@ -330,7 +330,7 @@ def _checked(target: Any, budget: Any, seed: Any, seeds: Any) -> tuple[int, int]
     instance("target", Target, "from_numpyro(model, data) or LogDensity(function, dim)", target)
     if budget is not None and not isinstance(budget, Gradients):
         one_positive("budget", budget)
-    seeds = whole("seeds", seeds, most=LARGEST_COUNT)
+    seeds = whole("seeds", seeds)
     seed = whole("seed", seed, least=0, most=LARGEST_SEED + 1 - seeds)
     _check_size(target)
     _check_gradient(target)

@@ -69,7 +69,7 @@ class ConvolutionalFeatures(eqx.Module):
         normalised: bool = False,
         form: Form = "rows",
     ):
-        channels = sizes("channels", channels)
+        channels = sizes("channels", channels, least=1)
         area, colours = split_size(size)
         keys = jax.random.split(random_key(key), len(channels))
         self.layers = []
@@ -161,7 +161,7 @@ class ImageDecoder(eqx.Module):
         form: Form = "rows",
     ):
         area, colours = split_size(size)
-        channels = [colours, *sizes("channels", channels)]
+        channels = [colours, *sizes("channels", channels, least=1)]
         steps = [area]
         for _ in channels[1:]:
             steps.append((-(-steps[-1][0] // 2), -(-steps[-1][1] // 2)))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from understudy.checks import function, random_key, sizes
+from understudy.checks import function, random_key, shown, sizes, whole
 from understudy.core import Condition, IngredientError, Key
 
 
@@ -90,7 +90,8 @@ class Critic(eqx.Module):
         activation: Callable = jax.nn.softplus,
         outputs: int | None = None,
     ):
-        widths = [dim + flat(x).size, *sizes("hidden", hidden), outputs or 1]
+        values = 1 if outputs is None else whole("outputs", outputs)
+        widths = [whole("dim", dim) + flat(x).size, *sizes("hidden", hidden), values]
         self.network = Perceptron(key, widths, activation)
         self.outputs = outputs
 
@@ -109,5 +110,13 @@ def flat(x: Condition) -> Float[Array, " m"]:
         >>> flat((jnp.ones(2), jnp.ones((2, 2)))).shape
         (6,)
     """
-    leaves = [jnp.ravel(leaf).astype(float) for leaf in jax.tree.leaves(x)]
+    try:
+        leaves = [jnp.ravel(jnp.asarray(leaf)) for leaf in jax.tree.leaves(x)]
+        if any(map(jnp.iscomplexobj, leaves)):
+            raise TypeError("complex")
+        leaves = [leaf.astype(float) for leaf in leaves]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise IngredientError(
+            f"A condition is made of arrays of numbers, as one datum is; {shown(x)} came."
+        ) from error
     return jnp.concatenate(leaves) if leaves else jnp.zeros(0)

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from understudy import files
 from understudy.checks import (
     LARGEST_COUNT,
+    fits,
     flag,
     instance,
     one_of,
@@ -191,7 +192,7 @@ class Posterior(eqx.Module):
             devices: which draw a chunk each in turn: how many, a list of ``jax.devices()``, or a mesh
                 with one axis; None draws on one. The draws are the same on any number.
         """
-        key, n = random_key(key), whole("n", n)
+        key, n = random_key(key), fits("n", whole("n", n), self.student.dim)
         with drawing_on(devices):
             if self._route(finish) != "student":
                 return named_rows(self._target(), self._finished(key, n))
@@ -204,7 +205,7 @@ class Posterior(eqx.Module):
         self, key: Key | int, n: int, finish: bool | None = None, devices: Devices = None
     ) -> Float[np.ndarray, "n d"]:
         """Draw ``n`` flat unconstrained vectors, those of :meth:`sample` with the same arguments."""
-        key, n = random_key(key), whole("n", n)
+        key, n = random_key(key), fits("n", whole("n", n), self.student.dim)
         with drawing_on(devices):
             if self._route(finish) != "student":
                 return self._finished(key, n)
@@ -265,10 +266,10 @@ class Posterior(eqx.Module):
         target = self._target()
         if teacher is not None:
             instance("teacher", Teacher, "hmc(0.1)", teacher)
-        steps = whole("steps", steps, 4, LARGEST_COUNT)
+        steps = whole("steps", steps, 4)
         start, make, move = jax.random.split(random_key(key), 3)
         with drawing_on(devices):
-            z = self.draws(start, whole("n", n) + SUPERCHAINS, finish=False)
+            z = self.draws(start, whole("n", n, most=LARGEST_COUNT - SUPERCHAINS) + SUPERCHAINS, False)
             teacher = teacher or self.teacher or default_teacher(make, target, self.student)
             return refine(move, target, self.student, teacher, z, steps)
 
@@ -304,12 +305,10 @@ class Posterior(eqx.Module):
         with drawing_on(devices):
             if method == "independence":
                 z = self.draws(start, n, finish=False)
-                return independence_resample(
-                    pick, target, student, z, whole("moves", moves, most=LARGEST_COUNT)
-                )
-            count = (
-                4 * max(whole("n", n), 256) if candidates is None else whole("candidates", candidates)
-            )
+                return independence_resample(pick, target, student, z, whole("moves", moves))
+            count = 4 * max(whole("n", n), 256)
+            count = count if candidates is None else whole("candidates", candidates)
+            fits("n" if candidates is None else "candidates", count, student.dim)
             z = self.draws(start, count, finish=False)
             return importance_resample(pick, target, student, z, n)
 

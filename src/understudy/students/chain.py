@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import paramax
 from jaxtyping import Array, ArrayLike, Float
 
-from understudy.checks import instance, positive, whole
+from understudy.checks import instance, one_of, positive, vector, whole
 from understudy.core import BoundLogDensity, Condition, IngredientError, Key, Student, Target, follow
 
 
@@ -60,13 +60,11 @@ class TruncatedChain(Student):
             raise IngredientError(
                 f"The base student and the target have the same dim; {base.dim} and {target.dim} came."
             )
-        if kind not in _RUNS:
-            raise IngredientError(f"kind is one of {sorted(_RUNS)}; {kind!r} came.")
         self.base, self.target = base, paramax.non_trainable(target)
-        log_step = jnp.log(positive("step_size", step_size))
-        self.log_step_sizes = jnp.broadcast_to(log_step, (whole("steps", steps),))
+        step_sizes = vector("step_size", positive("step_size", step_size), whole("steps", steps))
+        self.log_step_sizes = jnp.log(step_sizes)
         self.log_preconditioner = jnp.zeros(base.dim)
-        self.kind, self.dim = kind, base.dim
+        self.kind, self.dim = one_of("kind", _RUNS, kind), base.dim
 
     def following(self, target: Target) -> "TruncatedChain":
         """The same chain towards the target as it is now; a chain towards another one stays as it is."""

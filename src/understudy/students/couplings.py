@@ -9,7 +9,7 @@ import numpy as np
 import paramax
 from jaxtyping import Array, Bool, Float, Scalar
 
-from understudy.checks import number, positive, random_key, whole
+from understudy.checks import layer_count, number, positive, random_key, whole
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key
 
 # Bounds that keep a wild parameter from overflowing; no draw of a trained flow comes near them.
@@ -63,7 +63,7 @@ class CouplingFlow(ExplicitStudent):
         stretch: Float[Array, " r"] | None = None,
     ):
         self.dim = whole("dim", dim)
-        layers, width = whole("layers", layers), whole("width", width)
+        layers, width = layer_count("layers", layers), whole("width", width)
         first, second, third = jax.random.split(random_key(key), 3)
         self.enter = jax.random.normal(first, (layers, dim, width)) * np.sqrt(2 / dim)
         self.bias = jax.random.normal(third, (layers, width))
@@ -157,8 +157,9 @@ def _curve(x: Array, skew: Array, log_tail: Array) -> tuple[Array, Array]:
 
 
 def _checked_turn(directions: Any, stretch: Any, dim: int) -> tuple[Array, Array]:
-    number("directions", directions)
-    positive("stretch", stretch)
+    if np.size(stretch):  # there may be none
+        number("directions", directions)
+        positive("stretch", stretch)
     turn = jnp.asarray(directions), jnp.asarray(stretch)
     if turn[0].shape != (dim, turn[1].size) or turn[1].ndim != 1:
         raise IngredientError(

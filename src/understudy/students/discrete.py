@@ -9,7 +9,7 @@ import paramax
 from flowjax.bijections.masked_autoregressive import masked_autoregressive_mlp
 from jaxtyping import Array, ArrayLike, Float, Scalar
 
-from understudy.checks import fraction, random_key, vector, whole
+from understudy.checks import fraction, layer_count, random_key, vector, whole
 from understudy.core import Condition, DiscreteStudent, Key, Lesson, ProjectableStudent
 from understudy.networks import flat
 from understudy.students.common import features, pool
@@ -146,7 +146,7 @@ class Autoregressive(DiscreteStudent):
             jnp.concatenate([jnp.arange(dim), before]),
             jnp.arange(whole("hidden", hidden)) % dim - 1,
             jnp.arange(dim),
-            depth=whole("depth", depth),
+            depth=layer_count("depth", depth),
             activation=activation,
             key=random_key(key),
         )

@@ -10,7 +10,7 @@ import numpy as np
 import paramax
 from jaxtyping import Array, ArrayLike, Float
 
-from understudy.checks import number, random_key, shown, whole
+from understudy.checks import one_of, random_key, shown, sizes, vector
 from understudy.core import Condition, IngredientError, Key, Student
 from understudy.networks import join_layers, layers_size
 
@@ -61,10 +61,8 @@ class Dropout(Student):
             for k, (out, size) in zip(keys, shapes, strict=True)
         ]
         self.biases = [jnp.zeros(out) for out, _ in shapes]
-        self.rate = paramax.non_trainable(jnp.broadcast_to(_check_rate(rate), (len(shapes),)))
-        if noise not in _NOISES:
-            raise IngredientError(f"noise is one of {sorted(_NOISES)}; {noise!r} came.")
-        self.noise = noise
+        self.rate = paramax.non_trainable(_check_rate(rate, len(shapes)))
+        self.noise = one_of("noise", _NOISES, noise)
         self.dim = layers_size([(size, out) for out, size in shapes])
 
     def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
@@ -95,8 +93,8 @@ def _gaussian(key, shape, rate):
 _NOISES = {"units": _units, "connections": _connections, "gaussian": _gaussian}
 
 
-def _check_rate(rate: ArrayLike) -> Array:
-    array = number("rate", rate)
+def _check_rate(rate: ArrayLike, layers: int) -> Array:
+    array = vector("rate", rate, layers)
     values = None if isinstance(array, jax.core.Tracer) else np.asarray(array)
     if values is not None and not np.all((values >= 0) & (values < 1)):
         raise IngredientError(f"rate is at least 0 and less than 1; {rate} came.")
@@ -104,10 +102,11 @@ def _check_rate(rate: ArrayLike) -> Array:
 
 
 def _check_shapes(shapes: Sequence[tuple[int, int]]) -> None:
-    if not shapes or not all(isinstance(shape, Sequence) and len(shape) == 2 for shape in shapes):
+    listed = isinstance(shapes, Sequence) and not isinstance(shapes, str)
+    if not (listed and shapes and all(isinstance(s, Sequence) and len(s) == 2 for s in shapes)):
         raise IngredientError(
             f"shapes are (out, in) of every weight matrix, such as [(20, 3), (1, 20)]; "
             f"{shown(shapes)} came."
         )
-    for out, size in shapes:
-        whole("every size in shapes", min(out, size))
+    for shape in shapes:
+        sizes("every shape in shapes", shape)

@@ -18,7 +18,7 @@ from flowjax.bijections import (
 from flowjax.distributions import AbstractDistribution, StandardNormal, Transformed
 from jaxtyping import Array, ArrayLike, Float, Scalar
 
-from understudy.checks import instance, number, positive, random_key, vector, whole
+from understudy.checks import instance, layer_count, number, positive, random_key, vector, whole
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key
 from understudy.networks import flat
 from understudy.students.common import features
@@ -148,8 +148,8 @@ def autoregressive_flow(
 
 @with_own_settings
 def _flow(build, key, dim, layers, condition, width, knots, mean, scale) -> Flow:
-    counts = {"dim": dim, "layers": layers, "width": width, "knots": knots}
-    for name, value in counts.items():
+    layer_count("layers", layers)
+    for name, value in {"dim": dim, "width": width, "knots": knots}.items():
         whole(name, value)
     size = flat(condition).size or None
     base = StandardNormal((dim,))

@@ -306,7 +306,7 @@ class GaussianMixture(ExplicitStudent, StratifiedStudent):
         self.dim = whole("dim", dim)
         shape = (whole("components", components), dim)
         self.logits = jnp.zeros(components)
-        self.means = spread * jax.random.normal(random_key(key), shape)
+        self.means = vector("spread", spread, dim) * jax.random.normal(random_key(key), shape)
         self.log_scales = jnp.zeros(shape)
 
     def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:

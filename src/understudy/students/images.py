@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from understudy.checks import fraction, random_key, sizes, whole
+from understudy.checks import one_fraction, random_key, sizes, whole
 from understudy.core import Condition, IngredientError, Key, Student
 from understudy.networks import Perceptron
 from understudy.networks.convolutions import leaky
@@ -136,8 +136,7 @@ class DropoutEncoder(WildImageEncoder):
         channels: Sequence[int] = (32, 64, 128, 256),
     ):
         first, second = jax.random.split(random_key(key))
-        fraction("rate", rate)
-        self.dim, self.rate = whole("dim", dim), rate
+        self.dim, self.rate = whole("dim", dim), one_fraction("rate", rate)
         self.features = wild_features(first, size, channels)
         self.head = Perceptron(second, [self.features.count, *sizes("hidden", hidden), dim], leaky)
 

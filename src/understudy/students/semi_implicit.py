@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from understudy.checks import random_key, sizes, whole
+from understudy.checks import function, random_key, sizes, whole
 from understudy.core import Condition, Key, SemiImplicitStudent
 from understudy.networks import Perceptron, flat
 from understudy.networks.convolutions import leaky
@@ -36,7 +36,7 @@ class SemiImplicit(SemiImplicitStudent):
     noises: int = eqx.field(static=True)
 
     def __init__(self, features: Callable, head: Callable, dim: int, noise: int):
-        self.features, self.head = features, head
+        self.features, self.head = function("features", features), function("head", head)
         self.dim, self.noises = whole("dim", dim), whole("noise", noise)
 
     def noise(self, key: Key, n: int) -> Float[Array, "n e"]:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Scalar
 
-from understudy.checks import one_positive, random_key, whole
+from understudy.checks import layer_count, one_positive, random_key, whole
 from understudy.core import Condition, ExplicitStudent, Key
 from understudy.networks import flat
 from understudy.students.common import features
@@ -64,7 +64,7 @@ class SplineFlow(ExplicitStudent):
         reach: float = 5.0,
     ):
         self.dim, self.bins = whole("dim", dim), whole("bins", bins, least=2)
-        layers, width = whole("layers", layers), whole("width", width)
+        layers, width = layer_count("layers", layers), whole("width", width)
         self.reach = one_positive("reach", reach)
         self.condition_size = int(flat(condition).size)
         inputs = dim // 2 + self.condition_size

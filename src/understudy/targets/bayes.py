@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -87,12 +87,13 @@ class BayesianNetwork(Target):
         features, labels = number("features", features), number("labels", labels)
         _check_rows(features, labels)
         self.likelihood = one_of("likelihood", ("binary", "categorical", "gaussian"), likelihood)
-        outputs = whole("classes", classes, least=2) if likelihood == "categorical" else 1
+        classes = whole("classes", classes, least=2)
+        outputs = classes if likelihood == "categorical" else 1
         _check_labels(labels, likelihood, outputs)
         self.widths = (features.shape[1], *sizes("hidden", hidden), outputs)
         self.activation = function("activation", activation)
         self.dim = layers_size(self.shapes)
-        rows = jnp.broadcast_to(number("weights", 1.0 if weights is None else weights), labels.shape)
+        rows = _weights_of_rows(weights, labels)
         frozen = (features, labels, rows, positive("prior_scale", prior_scale), positive("noise", noise))
         names = ("features", "labels", "weights", "prior_scale", "noise")
         for name, leaf in zip(names, frozen, strict=True):
@@ -224,6 +225,16 @@ def logistic_regression(
         4
     """
     return BayesianNetwork(features, labels, (), prior_scale=prior_scale)
+
+
+def _weights_of_rows(weights: Any, labels: Array) -> Array:
+    given = number("weights", 1.0 if weights is None else weights)
+    if given.shape not in {(), labels.shape} or bool((given < 0).any()):
+        raise IngredientError(
+            f"weights are 0 or more, one number or one for every label, of shape {labels.shape}; "
+            f"{shown(weights)} came."
+        )
+    return jnp.broadcast_to(given, labels.shape)
 
 
 def _check_rows(features: Array, labels: Array) -> None:

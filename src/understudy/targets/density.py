@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from understudy.checks import shown, shown_text, takes, whole
+from understudy.checks import instance, shown, shown_text, takes, whole
 from understudy.core import Condition, IngredientError, Target, prepared
 from understudy.surroundings import with_own_settings
 
@@ -154,7 +154,7 @@ class OfIndexed(Target):
     dim: int = eqx.field(static=True)
 
     def __init__(self, target: Target):
-        self.target = target
+        self.target = instance("target", Target, "LogDensity(function, dim)", target)
         self.dim = target.dim
 
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:

@@ -1,6 +1,7 @@
 """Targets with exact samplers, to see whether a student is right."""
 
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -71,6 +72,12 @@ class Warped(Target):
     dim: int = eqx.field(static=True)
     forward: Callable = eqx.field(static=True)
     inverse: Callable = eqx.field(static=True)
+
+    def __check_init__(self):
+        """A size and two functions."""
+        whole("dim", self.dim)
+        checks.function("forward", self.forward)
+        checks.function("inverse", self.inverse)
 
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Normalised log density by the change of variables."""
@@ -189,9 +196,9 @@ class Ring(Target):
         ((5, 2), ())
     """
 
-    radius: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=3.0)
-    width: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.3)
-    dim: int = eqx.field(static=True, default=2)
+    radius: Float[Array, ""] = eqx.field(converter=partial(positive, "radius"), default=3.0)
+    width: Float[Array, ""] = eqx.field(converter=partial(positive, "width"), default=0.3)
+    dim: int = eqx.field(static=True, default=2, init=False)
 
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log density up to a constant."""
@@ -226,10 +233,10 @@ class Moons(Target):
         ((5, 2), ())
     """
 
-    radius: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=2.0)
-    width: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.2)
-    arc: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.7)
-    dim: int = eqx.field(static=True, default=2)
+    radius: Float[Array, ""] = eqx.field(converter=partial(positive, "radius"), default=2.0)
+    width: Float[Array, ""] = eqx.field(converter=partial(positive, "width"), default=0.2)
+    arc: Float[Array, ""] = eqx.field(converter=partial(positive, "arc"), default=0.7)
+    dim: int = eqx.field(static=True, default=2, init=False)
 
     @property
     def centres(self) -> Float[Array, "2 2"]:
@@ -304,7 +311,7 @@ class Ising(Target):
     def __init__(self, rows: int = 3, columns: int = 3, coupling: float = 0.4):
         self.rows, self.columns = whole("rows", rows), whole("columns", columns)
         self.dim = rows * columns
-        self.coupling = jnp.asarray(coupling, float)
+        self.coupling = jnp.asarray(one_number("coupling", coupling))
         if self.dim > 16:
             raise IngredientError(
                 f"Every state of an Ising target is enumerated, so it has at most 16 sites; "

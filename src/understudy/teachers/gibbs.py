@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Scalar
 
-from understudy.checks import count, number, shown
+from understudy.checks import count, flag, number, shown, whole
 from understudy.core import BoundLogDensity, Draws, Improved, IngredientError, Key, Proposal, numbered
 from understudy.teachers.common import FixedTeacher, finite_at
 
@@ -33,8 +33,8 @@ class Gibbs(FixedTeacher):
     steps: Int[Array, "..."]
 
     def __init__(self, conditionals: Sequence[Conditional], steps: Any = 1):
-        alone = callable(conditionals) or not conditionals
-        if alone or not all(callable(conditional) for conditional in conditionals):
+        listed = isinstance(conditionals, Sequence) and len(conditionals)
+        if not listed or not all(callable(conditional) for conditional in conditionals):
             raise IngredientError(
                 "Gibbs takes a list of functions (key, z) -> z, each redrawing one block of z; "
                 f"{shown(conditionals)} came."
@@ -97,13 +97,18 @@ class SingleFlip(FixedTeacher):
         metropolis: bool = False,
         random_scan: bool = False,
     ):
-        levels = jnp.arange(values) if isinstance(values, int) else number("values", values)
+        counted = isinstance(values, int) and not isinstance(values, bool)
+        levels = (
+            jnp.arange(whole("values, if a number of them,", values, 2, 2**16))
+            if counted
+            else number("values", values)
+        )
         if levels.size < 2:
             raise IngredientError(f"SingleFlip needs two values or more, such as 2; {values} came.")
         self.steps = count("steps", steps)
         self.values = levels.astype(float)
-        self.metropolis = metropolis
-        self.random_scan = random_scan
+        self.metropolis = flag("metropolis", metropolis)
+        self.random_scan = flag("random_scan", random_scan)
 
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Sweep T times over the sites of every chain."""

@@ -97,7 +97,8 @@ class Kernel(Teacher):
         self.rate = positive("rate", rate)
         self.largest_step = _maybe(positive, "largest_step", largest_step)
         self.jitter = _maybe(fraction, "jitter", jitter)
-        self.options = tuple(sorted((options or {}).items()))
+        options = instance("options", Mapping, '{"a": 1}', {} if options is None else options)
+        self.options = tuple(sorted(options.items()))
 
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Run T transitions of every chain."""
@@ -347,7 +348,8 @@ def elliptical_slice(mean: Setting, covariance: Setting, steps: Setting = 1) -> 
     """
     covariance = jnp.atleast_1d(number("covariance", covariance))
     positive("the variances in covariance", jnp.diag(covariance) if covariance.ndim == 2 else covariance)
-    return Kernel(adapters.elliptical_slice, {"mean": mean, "covariance": covariance}, steps)
+    parameters = {"mean": number("mean", mean), "covariance": covariance}
+    return Kernel(adapters.elliptical_slice, parameters, steps)
 
 
 def adjusted_mclmc(

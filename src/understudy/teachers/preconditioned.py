@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from understudy.checks import instance, number, whole
+from understudy.checks import flag, instance, number, whole
 from understudy.core import BoundLogDensity, Draws, Improved, IngredientError, Key, Proposal, Teacher
 from understudy.numerics import AffineMap, whitening
 from understudy.teachers.common import TeacherWrapper
@@ -44,7 +44,7 @@ class Preconditioned(TeacherWrapper):
         self.teacher = instance("teacher", Teacher, "mala(0.1)", teacher)
         self.space, self.deterministic = "continuous", False
         self.draws = whole("draws", draws, least=2)
-        self.full = full
+        self.full = flag("full", full)
 
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Whiten, let the teacher improve, and map back."""

@@ -35,8 +35,7 @@ class Recorded(FixedTeacher):
     draws: Float[Array, "m d"]
 
     def __init__(self, draws: ArrayLike):
-        number("draws", draws)
-        self.draws = jnp.asarray(draws)
+        self.draws = number("draws", draws)
         if self.draws.ndim != 2 or not self.draws.shape[0]:
             raise IngredientError(
                 f"draws is a record with one draw a row, one row or more; shape {self.draws.shape} came."

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
-from understudy.checks import instance
+from understudy.checks import instance, shown, takes
 from understudy.core import BoundLogDensity, Draws, Improved, IngredientError, Key, Proposal, Teacher
 from understudy.teachers.common import TeacherWrapper
 from understudy.teachers.kernels import Kernel
@@ -36,10 +36,10 @@ class Scheduled(TeacherWrapper):
 
     def __init__(self, teacher: Teacher, **schedules: Any):
         instance("teacher", Teacher, "mala(0.1)", teacher)
-        if not schedules or not all(callable(schedule) for schedule in schedules.values()):
+        if not schedules or not all(map(_is_schedule, schedules.values())):
             raise IngredientError(
                 "Scheduled takes functions of the update by the name of a setting, such as "
-                f"steps=optax.linear_schedule(1, 8, 5000); {schedules} came."
+                f"steps=optax.linear_schedule(1, 8, 5000); {shown(schedules)} came."
             )
         self.schedules = tuple(sorted(schedules.items()))
         self.updates = jnp.zeros((), jnp.int32)
@@ -55,6 +55,10 @@ class Scheduled(TeacherWrapper):
         updates = self.updates + 1
         teacher = _set(self.teacher.adapt(acceptance), self.schedules, updates)
         return eqx.tree_at(lambda s: (s.teacher, s.updates), self, (teacher, updates))
+
+
+def _is_schedule(schedule: Any) -> bool:
+    return callable(schedule) and takes(schedule, 1)
 
 
 def _set(teacher: Teacher, schedules: tuple[tuple[str, Schedule], ...], updates: Array) -> Teacher:

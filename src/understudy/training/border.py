@@ -9,11 +9,11 @@ from jaxtyping import Array
 
 from understudy import checks
 from understudy.checks import (
-    LARGEST_COUNT,
     LARGEST_SEED,
     function,
     instance,
-    number,
+    one_fraction,
+    one_number,
     one_of,
     shown,
     takes,
@@ -48,12 +48,9 @@ def check_choices(
             raise IngredientError(
                 f"An optimiser comes from optax, such as optax.adam(1e-3); {shown(one)} came."
             )
-    number("average", 0.5 if average is None else average)
-    number("refresh", refresh)
-    # The numbers themselves are compared: as leaves they would be tracers inside a compiled program.
-    if average is not None and not 0 < average < 1:
-        raise IngredientError(f"average is a decay between 0 and 1; {shown(average)} came.")
-    if not 0 <= refresh <= 1:
+    if average is not None:
+        one_fraction("average, a decay,", average)
+    if not 0 <= one_number("refresh", refresh) <= 1:
         raise IngredientError(f"refresh is a share between 0 and 1; {shown(refresh)} came.")
 
 
@@ -83,10 +80,10 @@ def check_space(feedback: Feedback, student: Student, teacher: Teacher) -> None:
 
 def check_run(updates: Any, chunk: Any, folder: Any, checkpoint_seconds: Any, callbacks: Any) -> None:
     """How a training runs, and what it writes."""
-    whole("updates", updates, most=LARGEST_COUNT)
-    whole("chunk", chunk, most=LARGEST_COUNT)
+    whole("updates", updates)
+    whole("chunk", chunk)
     checks.folder(folder)
-    if number("checkpoint_seconds", checkpoint_seconds) < 0:
+    if one_number("checkpoint_seconds", checkpoint_seconds) < 0:
         raise IngredientError(f"checkpoint_seconds is 0 or more; {checkpoint_seconds} came.")
     if not isinstance(callbacks, Sequence):
         raise IngredientError(f"callbacks is a list of functions of a Chunk; {shown(callbacks)} came.")
@@ -104,7 +101,7 @@ def check_ingredients(target: Any, teacher: Any, seed: Any, repeats: Any) -> Non
     instance("teacher", Teacher, "mala(step_size=0.1)", teacher)
     whole("seed", seed, least=0, most=LARGEST_SEED)
     if repeats is not None:
-        whole("repeats", repeats, most=LARGEST_COUNT)
+        whole("repeats", repeats)
 
 
 def made(student: Any, key: Key) -> Any:

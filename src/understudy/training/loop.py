@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from understudy.backend import backend
 from understudy.batches import Conditions, Reader, Stream, Window, batch_size, conditions_of, window
-from understudy.checks import random_key, whole
+from understudy.checks import drawn, fits, random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, numbered
 from understudy.devices import (
     Devices,
@@ -77,8 +77,8 @@ class Trained(eqx.Module):
 
     def sample(self, key: Key | int, n: int, x: Condition = None) -> Float[Array, "*r n d"]:
         """Draw ``n`` particles from the student (from every repeat, where there are several)."""
-        key, n = random_key(key), whole("n", n)
-        draw = eqx.filter_jit(lambda student, key: student.sample(key, x, n))
+        key, n = random_key(key), fits("n", whole("n", n), self.student.dim * (self.repeats or 1))
+        draw = eqx.filter_jit(lambda student, key: drawn(student, key, x, n))
         if self.repeats is None:
             return draw(self.student, key)
         return eqx.filter_vmap(draw)(self.student, jax.random.split(key, self.repeats))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
-from understudy.checks import LARGEST_COUNT, whole
+from understudy.checks import whole
 from understudy.core import (
     Condition,
     Divergence,
@@ -155,18 +155,18 @@ class Learner(eqx.Module):
         self.guard = bool(guard)
         self.classroom = Classroom(
             jnp.asarray(refresh, float),
-            whole("particles", particles, most=LARGEST_COUNT),
+            whole("particles", particles),
             pairing,
             self.guard,
         )
         self.optimiser = optimiser or optax.adam(1e-3)
         self.critic_optimiser = critic_optimiser or optax.adam(1e-3, b1=0.5)
         self.model_optimiser = model_optimiser
-        self.model_every = whole("model_every", model_every, most=LARGEST_COUNT)
+        self.model_every = whole("model_every", model_every)
         self.average = None if average is None else jnp.asarray(average)
         self.proposer = proposer
         self.persistent = refresh < 1
-        self.replay = whole("replay", replay, least=0, most=LARGEST_COUNT)
+        self.replay = whole("replay", replay, least=0)
 
     def init(
         self, key: Key, target: Target, student: Student, teacher: Teacher, x: Condition = None

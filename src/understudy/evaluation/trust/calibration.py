@@ -7,7 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from understudy.checks import calling, drawn, function
+from understudy.checks import (
+    calling,
+    drawn,
+    fits,
+    function,
+    instance,
+    one_fraction,
+    random_key,
+    shown,
+    whole,
+)
 from understudy.core import Condition, IngredientError, Key, Student
 from understudy.evaluation.trust.findings import Effects, Finding
 from understudy.evaluation.trust.gap import legendre
@@ -15,6 +25,7 @@ from understudy.programs import jit_of_few
 
 _TOLERANCE = 0.1
 _BINS = 20
+_TOGETHER = 64  # simulations
 
 Simulate = Callable[[Key], tuple[Array, Condition]]
 
@@ -52,8 +63,16 @@ def calibration(
         >>> calibration(jax.random.key(0), simulate, FullGaussian(1)).verdict
         'ok'
     """
+    instance("student", Student, "FullGaussian(dim)", student)
     check_simulate(simulate, student.dim)
-    ranks = np.asarray(_ranks(key, simulate, student, simulations, draws))
+    fits("simulations", whole("simulations", simulations, least=2), student.dim)
+    fits("draws", whole("draws", draws), _TOGETHER * student.dim)
+    level = one_fraction("level", level)
+    if names is not None and not (isinstance(names, list | tuple) and len(names) == student.dim):
+        raise IngredientError(
+            f"names is a list of the names of {student.dim} coordinates; {shown(names)} came."
+        )
+    ranks = np.asarray(_ranks(random_key(key), simulate, student, simulations, draws))
     return calibration_of(ranks, draws, level, names)
 
 
@@ -109,4 +128,4 @@ def _ranks(
         z, x = simulate(world)
         return (drawn(student, own, x, draws) < z).sum(0)
 
-    return jax.lax.map(one, jax.random.split(key, simulations), batch_size=64)
+    return jax.lax.map(one, jax.random.split(key, simulations), batch_size=_TOGETHER)
