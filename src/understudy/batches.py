@@ -301,11 +301,6 @@ def conditions_of(data: Any, size: int) -> Conditions:
     return Minibatches(arrays, whole("batch_size", size))
 
 
-def batch_size(x: Condition) -> int:
-    """Number of conditions in a batch, one where there is no condition."""
-    return 1 if x is None else jax.tree.leaves(x)[0].shape[0]
-
-
 def _arrays(data: Any) -> PyTree:
     try:
         return jax.tree.map(jnp.asarray, data)
