@@ -30,7 +30,7 @@ from benchmarks.suite.reference import chains_quality
 from experiments.__main__ import publish
 from experiments.rows import provenance
 from understudy import files
-from understudy.amortising import Amortised, Samples, amortise
+from understudy.amortising import Amortised, Samples, Updates, amortise
 from understudy.amortising.learning import Simulated, simulate
 from understudy.amortising.models import simulator_of
 from understudy.amortising.observations import DataSet
@@ -55,6 +55,7 @@ class Settings:
     preset: Literal["quick", "paper"] = option("quick", "quick: seconds; paper: an hour")
     only: str | None = option(None, "models with commas between them", shown="all three")
     minutes: float | None = option(None, "of training for a model", least=0.01)
+    updates: int | None = option(None, "of training, in place of minutes", least=1)
     data_sets: int | None = option(None, "to draw for, a fifth of them shifted", least=10)
     compared: int | None = option(None, "of them with NUTS, a fifth of them shifted", least=2)
     seed: int = option(0, "of everything random", least=0)
@@ -220,7 +221,7 @@ def _trained(work: Workflow, settings: Settings) -> tuple[Amortised, dict[str, A
         *work.arguments,
         observed="y",
         sizes=work.sizes,
-        budget=60 * settings.minutes,
+        budget=_length(settings, 1.0),
         seed=settings.seed,
         progress=False,
     )
@@ -231,6 +232,14 @@ def _trained(work: Workflow, settings: Settings) -> tuple[Amortised, dict[str, A
         "train_seconds": spent,
         "simulations": inference.simulations,
     }
+
+
+def _length(settings: Settings, share: float) -> float | Updates:
+    """A share of the budget of training."""
+    if settings.updates is not None:
+        return Updates(max(1, round(share * settings.updates)))
+    assert settings.minutes is not None
+    return 60 * share * settings.minutes
 
 
 def _data_sets(
@@ -265,8 +274,7 @@ def _timed_draws(
 
 def _taught(inference: Amortised, shifted: Simulated, lessons: Simulated, settings: Settings) -> Samples:
     data, *arguments = _given(lessons.data)
-    seconds = 15 * settings.minutes
-    taught = inference.teach(data, *arguments, budget=seconds, seed=settings.seed)
+    taught = inference.teach(data, *arguments, budget=_length(settings, 0.25), seed=settings.seed)
     print(taught.stages[-1].note, flush=True)
     return _drawn(taught, shifted, 1000, settings.seed + 2)
 

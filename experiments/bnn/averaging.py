@@ -26,13 +26,11 @@ class Average(NamedTuple):
     slopes: Float[np.ndarray, "s k"]
 
 
-def averaged(
-    held: Sequence[Any], labels: Any, new: Sequence[Any], belief: Sequence[float] | None = None
-) -> Average:
+def averaged(held: Sequence[Any], labels: Any, new: Sequence[Any]) -> Average:
     """Bayesian model averaging of predictions, each right but for a factor on its logits.
 
-    The factor has a Cauchy prior around 1; the labels of the validation rows speak by their
-    likelihood, integrated over a grid of factors.
+    All are believed alike beforehand. The factor has a Cauchy prior around 1; the labels of the
+    validation rows speak by their likelihood, integrated over a grid of factors.
 
     Reference: Hoeting, Madigan, Raftery and Volinsky, "Bayesian model averaging: a tutorial", 1999.
 
@@ -40,10 +38,8 @@ def averaged(
         held: predictions for the validation rows.
         labels: of these rows.
         new: the same predictions for the test rows.
-        belief: how much every prediction is believed beforehand; all alike if None.
     """
-    prior = jnp.ones(len(held)) if belief is None else jnp.asarray(belief)
-    made = _averaged(_logits(held), jnp.asarray(labels), _logits(new), jnp.log(prior))
+    made = _averaged(_logits(held), jnp.asarray(labels), _logits(new))
     return Average(*(np.asarray(leaf, np.float64) for leaf in made))
 
 
@@ -52,10 +48,9 @@ def _averaged(
     held: Float[Array, "s k v"],
     labels: Float[Array, "s v"],
     new: Float[Array, "s k m"],
-    prior: Float[Array, " k"],
 ):
     slopes = jnp.asarray(FACTORS)[:, None, None]
-    belief = prior - jnp.log1p(((jnp.asarray(FACTORS) - 1) / DOUBT) ** 2)[:, None]
+    belief = -jnp.log1p(((jnp.asarray(FACTORS) - 1) / DOUBT) ** 2)[:, None]
 
     def one(given):
         held, labels, new = given

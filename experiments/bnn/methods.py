@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from arviz_stats.base import array_stats
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from experiments.bnn.averaging import averaged
-from experiments.bnn.course import Course, Outcome, follow, network, predictions
+from experiments.bnn.averaging import Average, averaged
+from experiments.bnn.course import Course, Outcome, follow
 from experiments.bnn.problems import Problems, error, inner, log_likelihood
 from experiments.bnn.recipes import (
     LEAPFROGS,
@@ -21,43 +21,18 @@ from experiments.bnn.recipes import (
     hamiltonian,
     langevin,
     member,
+    pupil,
     variational,
 )
-from understudy.students import GaussianMixture
 
 RATES, MATCHING_RATES = (0.001, 0.01, 0.06), (0.01, 0.03)
 ACCEPTANCES = (0.6, 0.9, 0.99)
-PAPER_RATE, MEMBER_RATE = 0.001, 0.01
+PAPER_RATE, MEMBER_RATE, PUPIL_RATE = 0.001, 0.01, 0.003
 # Networks predict better from a posterior colder than Bayes' (Wenzel et al., "How good is the Bayes
 # posterior in deep neural networks really?", 2020).
 COLD = 0.2
-WIDTHS = (0.03, 0.1, 0.3)
-
-
-class School(NamedTuple):
-    """How a mixture is finished.
-
-    Attributes:
-        rows: training rows up to which it is done so.
-        members: Gaussians of the mixture.
-        chains: that start at a draw of one of them each.
-        transitions: of every chain.
-        belief: in the mixture's prediction beforehand; the rest is for the chains'.
-    """
-
-    rows: float
-    members: int
-    chains: int
-    transitions: int
-    belief: float
-
-
-# On small tables the chains are believed first, on larger ones networks whose training stops early.
-SCHOOLS = (
-    School(100, 32, 32, 24, 0.1),
-    School(400, 16, 12, 24, 0.1),
-    School(float("inf"), 16, 3, 8, 0.9),
-)
+# Chains are given so many passes of a transition over rows; the more rows, the fewer chains.
+ROWS, TRANSITIONS, MEMBERS = 3_000, 24, 16
 
 
 class Result(NamedTuple):
@@ -153,42 +128,59 @@ def variational_family(problems: Problems, sizes: Sizes) -> Results:
 
 
 def finished_family(problems: Problems, sizes: Sizes) -> Results:
-    """A mixture by VI, the same finished by HMC, and a student learnt from those chains."""
+    """A mixture by VI, the same finished by HMC, and a mixture taught by those chains."""
     splits, rows = problems.labels.shape
     parts = inner(problems, sizes.folds, sizes.seed)
-    school = next(school for school in SCHOOLS if rows <= school.rows)
-    marks = tuple(range(1, school.transitions + 1))
-    course = hamiltonian(school.chains, marks, temperature=COLD)
-    (tried, trial), (student, final) = (
-        _taught(course, some, sizes, school.members, word)
+    chains = chains_for(rows)
+    course = hamiltonian(chains, tuple(range(1, TRANSITIONS + 1)), temperature=COLD)
+    tried, made = (
+        _taught(course, some, sizes, max(MEMBERS, chains), word)
         for some, word in ((parts, "folds"), (problems, "all"))
     )
-    labels, held, late_held = (
-        np.asarray(leaf).reshape(splits, -1)
-        for leaf in (parts.new_labels, tried.mean[:, -1], late(trial.mean))
-    )
-    alone = result(student, member(sizes), problems, None)
-    shown, belief = (len(marks) // 2, len(marks)), (school.belief, 1 - school.belief)
-    made = [
-        averaged([held, late_held], labels, [alone.mean, late(final.mean, t)], belief) for t in shown
-    ]
-    seconds = alone.seconds + final.seconds / splits
-    extra = {"chains_share": made[-1].shares[:, 1], "slope": (made[-1].shares * made[-1].slopes).sum(1)}
-    extra |= _finished_curve([one.mean for one in made], shown, final, problems, alone)
+    labels = np.asarray(parts.new_labels).reshape(splits, -1)
+    alone = result(made.mixture, member(sizes), problems, None)
+
+    def join(held: Any, new: Any) -> Average:
+        both = (leaf.reshape(splits, -1) for leaf in (tried.mixture.mean[:, -1], held))
+        return averaged(tuple(both), labels, [alone.mean, new])
+
+    shown = TRANSITIONS // 2, TRANSITIONS
+    finished = [join(late(tried.chains.mean), late(made.chains.mean, t)) for t in shown]
+    learnt = join(tried.pupil.mean[:, -1], made.pupil.mean[:, -1])
+    seconds = alone.seconds + made.chains.seconds / splits
+    curve_of = _finished_curve([one.mean for one in finished], shown, made.chains, problems, alone)
     return {
         "VI mixture": alone,
-        "finished": Result(made[-1].mean, seconds, extra),
-        "mixture of chains": _mixture(problems, parts, sizes, trial, final, seconds),
+        "finished": Result(finished[-1].mean, seconds, _shares(finished[-1]) | curve_of),
+        "taught mixture": Result(learnt.mean, seconds + made.pupil.seconds / splits, _shares(learnt)),
     }
 
 
-def _taught(
-    course: Course, problems: Problems, sizes: Sizes, members: int, word: str
-) -> tuple[Outcome, Outcome]:
-    """A mixture for every problem, and the chains that start at its draws."""
+def chains_for(rows: int) -> int:
+    """How many chains: one for every Gaussian on tiny tables, a few where a gradient is long."""
+    return min(max(ROWS // rows, 4), 2 * MEMBERS)
+
+
+def _shares(made: Average) -> dict[str, Any]:
+    """How much the second prediction was believed, and the slope of both."""
+    return {"second_share": made.shares[:, 1], "slope": (made.shares * made.slopes).sum(1)}
+
+
+class _Taught(NamedTuple):
+    """A mixture for every problem, the chains that start at its draws, and what learns from them."""
+
+    mixture: Outcome
+    chains: Outcome
+    pupil: Outcome
+
+
+def _taught(course: Course, problems: Problems, sizes: Sizes, members: int, word: str) -> _Taught:
     student, count = mixture(problems, sizes, members, word), len(problems.labels)
     starts = at(student.students, np.full(count, -1))
-    return student, follow(course, sizes.key(f"hmc {word}"), problems, np.zeros(count), starts)
+    chains = follow(course, sizes.key(f"hmc {word}"), problems, np.zeros(count), starts)
+    path, learning = kept(chains.students.z), pupil(sizes, course.particles)
+    rates = np.full(count, PUPIL_RATE)
+    return _Taught(student, chains, follow(learning, sizes.key(f"pupil {word}"), problems, rates, path))
 
 
 def mixture(problems: Problems, sizes: Sizes, members: int, word: str) -> Outcome:
@@ -228,41 +220,6 @@ def _finished_curve(means, shown, final: Outcome, problems: Problems, alone: Res
         "curve_ll": np.stack([log_likelihood(mean, labels) for mean in means], 1),
         "curve_error": np.stack([error(mean, labels) for mean in means], 1),
     }
-
-
-def _mixture(problems, parts, sizes, trial, final, seconds) -> Result:
-    """A Gaussian for every chain, moments over its path: each keeps to its own symmetric copy."""
-    key = sizes.key("mixture")
-    tried = [mixture_predictions(key, parts, trial.students.z, width) for width in WIDTHS]
-    labels, splits = np.asarray(parts.new_labels), len(problems.labels)
-    best = _best([log_likelihood(mean, labels) for mean in tried], splits, sizes.folds)
-    made = [mixture_predictions(key, problems, final.students.z, width) for width in WIDTHS]
-    return Result(
-        at(np.stack([np.asarray(m) for m in made], 1), best),
-        seconds,
-        {"width": np.asarray(WIDTHS)[best]},
-    )
-
-
-@jax.jit
-def mixture_predictions(
-    key: Array, problems: Problems, path: Float[Array, "s t k d"], width: Any
-) -> Float[Array, "s m"]:
-    """Mean predictions of 200 draws from a mixture made of the paths of chains."""
-
-    def one(given):
-        key, problem, path = given
-        draws = mixture_of_chains(key, path, width).sample(key, None, 200)
-        return predictions(network(problem), draws, problem.new_features).mean(0)
-
-    return jax.lax.map(one, (jax.random.split(key, len(problems.labels)), problems, kept(path)))
-
-
-def mixture_of_chains(key: Array, path: Float[Array, "t k d"], width: Any) -> GaussianMixture:
-    """The mixture whose components have their chain's mean, and ``width`` times its deviations."""
-    made = GaussianMixture(key, path.shape[2], path.shape[1])
-    scales = jnp.log(width * path.std(0) + 1e-6)
-    return eqx.tree_at(lambda m: (m.means, m.log_scales), made, (path.mean(0), scales))
 
 
 def matching_family(problems: Problems, sizes: Sizes) -> Results:
@@ -324,7 +281,7 @@ def _best(values: list[np.ndarray], splits: int, folds: int) -> Int[np.ndarray, 
 
 TASKS: dict[tuple[str, ...], Callable[[Problems, Sizes], Results]] = {
     ("VI", "VI (paper)", "VI calibrated"): variational_family,
-    ("VI mixture", "finished", "mixture of chains"): finished_family,
+    ("VI mixture", "finished", "taught mixture"): finished_family,
     ("MALA-100", "MALA-100 (paper)", "MALA-10", "MALA-10 (paper)"): langevin_family,
     ("AMC", "AMC (paper)"): matching_family,
     ("HMC",): reference,

@@ -3,20 +3,24 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+import paramax
+from jaxtyping import Array, Float, Int
 
 from experiments.bnn.course import Course
 from understudy.core import Teacher
-from understudy.feedbacks import Copy, EnergyMatching, ExclusiveKL
-from understudy.students import DiagonalGaussian, NormalisedGaussian, Particles
+from understudy.feedbacks import Copy, EnergyDistance, EnergyMatching, ExclusiveKL, Viewed
+from understudy.students import DiagonalGaussian, GaussianMixture, NormalisedGaussian, Particles
 from understudy.targets import BayesianNetwork
-from understudy.teachers import Identity, Rescaled, hmc, minibatch_mala
+from understudy.teachers import Identity, Recorded, Rescaled, hmc, minibatch_mala
 
 PAPER_ACCEPTANCE = 0.99
 LEAPFROGS = 25
 EARLY, TOGETHER = 400, 32
+# Of the taught mixture: updates, scale at the start over a path's, and how far inputs are shifted.
+LESSONS, WIDTH, NEARBY = 200, 0.1, 0.3
 
 
 class Sizes(NamedTuple):
@@ -67,6 +71,36 @@ def member(sizes: Sizes, scale: float = 0.05) -> Course:
     """A Gaussian of a mixture: VI with one draw, on minibatches of its own, looked at early."""
     marks = sizes.marks(min(sizes.updates, EARLY), 3)
     return Course(gaussian(scale), _nobody, ExclusiveKL(), 1, marks, 3, together=TOGETHER, guard=False)
+
+
+def pupil(sizes: Sizes, count: int) -> Course:
+    """A mixture with a Gaussian at every chain's last state, which learns to predict as the paths do.
+
+    Compared are the outputs on minibatches of rows and on the same rows a little way off: networks whose
+    units have changed places are one network there, and no chain is needed to draw another.
+    """
+
+    def student(key: Array, target: BayesianNetwork, path: Array) -> GaussianMixture:
+        made = GaussianMixture(key, target.dim, count)
+        scales = jnp.log(WIDTH * path.std(0) + 1e-6)
+        return eqx.tree_at(lambda m: (m.means, m.log_scales), made, (path[-1], scales))
+
+    def teacher(rate: Any, rows: int, path: Array) -> Teacher:
+        del rate, rows
+        return Recorded(path.reshape(-1, path.shape[-1]))
+
+    marks = sizes.marks(min(sizes.updates, LESSONS), 2)
+    feedback = Viewed(EnergyDistance(), nearby_outputs)
+    return Course(student, teacher, feedback, max(16, count), marks, 200, together=4, guard=False)
+
+
+def nearby_outputs(
+    target: BayesianNetwork, z: Float[Array, " d"], rows: Int[Array, " n"]
+) -> Float[Array, " m"]:
+    """What a network says of these rows and of points near them, large logits drawn together."""
+    given = paramax.unwrap(target).features[rows]
+    noise = jax.random.normal(jax.random.fold_in(jax.random.key(0), rows[0]), given.shape)
+    return jnp.arcsinh(target.outputs(z, jnp.concatenate([given, given + NEARBY * noise]))[:, 0])
 
 
 def energy_matching(sizes: Sizes, scale: float = 0.03) -> Course:

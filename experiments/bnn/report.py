@@ -22,13 +22,13 @@ METHODS = (
     "MALA-10",
     "VI mixture",
     "finished",
-    "mixture of chains",
+    "taught mixture",
     "HMC",
 )
 MATCHING = ("AMC (paper)", "AMC")
 # Students whose own draws predict; a student whose draws chains move before they predict; students whose
 # loss uses the draws of a teacher.
-AMORTISED = (*MATCHING, "mixture of chains")
+AMORTISED = (*MATCHING, "taught mixture")
 REFINED = ("finished",)
 TAUGHT = AMORTISED
 OURS = "finished"
@@ -40,7 +40,7 @@ COLOURS = {
     "MALA-100": "#8250df",
     "MALA-10": "#c297ff",
     "finished": "#1f6feb",
-    "mixture of chains": "#1a7f37",
+    "taught mixture": "#1a7f37",
     "HMC": "#24292f",
 }
 PAPER = {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         targets,
         teachers,
     )
-    from understudy.amortising import Amortised, amortise
+    from understudy.amortising import Amortised, Updates, amortise
     from understudy.batches import Binarised, Minibatches, Stream
     from understudy.core import (
         CannotMoveError,
@@ -68,6 +68,7 @@ _HOMES = {
     "Target": "core",
     "Teacher": "core",
     "Trained": "training",
+    "Updates": "amortising",
     "amortise": "amortising",
     "fit": "fitting",
     "from_numpyro": "targets.numpyro",
@@ -99,6 +100,7 @@ __all__ = [
     "Target",
     "Teacher",
     "Trained",
+    "Updates",
     "amortise",
     "amortising",
     "data",

@@ -5,7 +5,11 @@ on CPUs; for the others the compiler's own choices hold, and the forms that they
 """
 
 import contextlib
+import ctypes
+import functools
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -56,11 +60,19 @@ def backend(name: str | None = None) -> Backend:
     return {"cpu": _CPU, "tpu": _TPU}.get(name, _GPU)
 
 
+# Threads of XLA for every core, and how many at least. A batched operation of linear algebra runs on one
+# of them, hands its parts to all and waits; where as many such operations run as there are threads, they
+# wait for ever. Threads that wait cost nothing.
+_THREADS, _FEWEST = 4, 16
+
+
 def see_cores() -> None:
     """Let JAX count the cores of a CPU as devices, unless it runs already or was told how many.
 
     Later it is too late; and programs that run on one of them still use the threads of all.
     """
+    if not {"NPROC", "PJRT_NPROC"} & os.environ.keys():
+        os.environ["PJRT_NPROC"] = str(max(_FEWEST, _THREADS * cores()))
     told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if told or "JAX_NUM_CPU_DEVICES" in os.environ or jax.config.jax_num_cpu_devices != -1:
         return
@@ -71,3 +83,40 @@ def see_cores() -> None:
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def plain_algebra() -> Iterator[None]:
+    """Work whose calls of linear algebra take one thread each.
+
+    XLA has threads of its own, on which such calls run side by side; where each of them takes several
+    more, these spin while they wait for each other, and what takes milliseconds takes seconds.
+    """
+    threads = _algebra()
+    if threads is None:
+        yield
+        return
+    count, set_to = threads
+    before = count()
+    set_to(1)
+    try:
+        yield
+    finally:
+        set_to(before)
+
+
+@functools.cache
+def _algebra() -> tuple[Any, Any] | None:
+    """What tells and sets the threads of the OpenBLAS that JAX borrows from SciPy, where there is one."""
+    import scipy.linalg.cython_lapack  # noqa: F401  it is loaded with it
+
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text().splitlines() if maps.exists() else []
+    for path in sorted({line.split(maxsplit=5)[-1] for line in lines if "openblas" in line}):
+        for prefix in ("scipy_", ""):
+            with contextlib.suppress(OSError, AttributeError):
+                library = ctypes.CDLL(path)
+                names = (f"{prefix}openblas_{do}_num_threads" for do in ("get", "set"))
+                get, put = (getattr(library, name) for name in names)
+                return get, put
+    return None

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpyro.contrib.control_flow import scan
 
 from understudy.amortising import PriorSimulator
 
@@ -78,3 +79,21 @@ def broken_at_times():
 def walk(steps, y=None):
     scale = numpyro.sample("scale", dist.HalfNormal(1))
     numpyro.sample("y", dist.GaussianRandomWalk(scale, num_steps=steps), obs=y)
+
+
+def river(steps, y=None):
+    """A series whose numbers lean on those before them, as NumPyro scans one."""
+    lean = numpyro.sample("lean", dist.Uniform(-1, 1))
+
+    def step(before, now):
+        return numpyro.sample("y", dist.Normal(lean * before, 1), obs=now), None
+
+    scan(step, 0.0, y, length=steps)
+
+
+def spot(y=None):
+    """A bright spot somewhere in an image."""
+    place = numpyro.sample("place", dist.Normal(0, 1).expand([2]).to_event(1))
+    axis = jnp.linspace(-3, 3, 24)
+    bright = jnp.exp(-((axis[:, None] - place[0]) ** 2) - (axis - place[1]) ** 2)
+    numpyro.sample("y", dist.Normal(bright, 0.3).to_event(2), obs=y)

@@ -1,11 +1,13 @@
 """What holds of any student, however little it learnt: supports, order, sizes, missing values."""
 
+import equinox as eqx
 import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 
 import understudy
+from tests.amortising.exact import Exact
 from tests.amortising.models import (
     COVARIATES,
     broken_at_times,
@@ -13,9 +15,10 @@ from tests.amortising.models import (
     gaussian,
     points,
     regression,
+    spot,
     walk,
 )
-from understudy.amortising import Amortised, Pairs
+from understudy.amortising import Amortised, Pairs, finishing
 from understudy.amortising.amortise import _begin
 from understudy.amortising.learning import simulate
 from understudy.amortising.models import simulator_of
@@ -47,7 +50,6 @@ def test_draws_of_a_bounded_parameter_stay_inside(set_of_points):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The student is not trusted", "ignore:Not converged")
 def test_a_permuted_set_has_the_same_posterior(set_of_points):
     y = np.random.default_rng(0).normal(size=13)
     one, other = (
@@ -85,17 +87,65 @@ def test_missing_numbers_are_left_out_of_the_posterior():
     assert np.abs((drawn.mean(0) - mean) / deviation).max() < 0.15
 
 
-@pytest.mark.filterwarnings("ignore:The student is not trusted")
-def test_one_data_set_is_given_what_several_are_given():
-    """A student that knows the prior alone needs weights, and chains that begin at their draws."""
-    inference, y = untrained(gaussian()), np.array([[0.0, 0.6], [1.0, 0.2]])
+@pytest.fixture(scope="module")
+def with_student():
+    """The Gaussian's data sets with any student."""
+    inference = untrained(gaussian())
+    data = simulate(jax.random.key(2), inference.simulator, 2048).data
+
+    def made(student):
+        parts = (student, fit_novelty(student, data))
+        return eqx.tree_at(lambda one: (one.student, one.novelty), inference, parts)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("fault", "route"),
+    [
+        ({}, "student"),
+        ({"shift": 0.5, "width": 1.3}, "weights"),
+        ({"shift": 6.0, "width": 0.3}, "chains"),
+    ],
+)
+def test_one_data_set_is_given_and_told_what_several_are(with_student, fault, route):
+    inference = with_student(Exact(**fault))
+    y = np.array([[0.0, 0.6], [1.0, 0.2]])
     several, one = inference.sample(0, y, 4000), inference(y[1])
-    assert (several.route == "weights").all()
+    assert list(several.route) == [route, route]
+    assert one.trusted
     assert several.trusted.all()
+    assert one.verdict.own == (route == "student")
+    assert "trusted" in one.verdict.sentence
     deviation = 3**-0.5
     for drawn in (several.draws["mean"][1], one.sample(0, 4000)["mean"]):
         assert drawn.mean() == pytest.approx(0.4, abs=0.12 * deviation)
         assert drawn.std() == pytest.approx(deviation, rel=0.1)
+    if route == "weights":  # different draws for every key, and enough of them for any number
+        drawn = one.sample(1, 20_000)["mean"]
+        assert len(np.unique(drawn)) > 12_000
+        assert drawn.mean() == pytest.approx(0.4, abs=0.05 * deviation)
+
+
+def test_what_nothing_repairs_is_not_trusted_for_one_data_set_either(with_student, monkeypatch):
+    monkeypatch.setattr(finishing, "LARGEST_R_HAT", 1.0)  # which no chains reach
+    inference = with_student(Exact(shift=6.0, width=0.3))
+    y = np.array([1.0, 0.2])
+    one = inference(y)
+    assert not one.trusted
+    assert not inference.sample(0, y[None], 500).trusted[0]
+    with pytest.warns(UserWarning, match="Not converged"):
+        one.sample(0, 500)
+
+
+def test_a_data_set_unlike_the_simulations_is_odd_yet_its_draws_are_right(with_student):
+    inference = with_student(Exact())
+    y = np.array([40.0, 41.0])
+    one = inference(y)
+    assert inference.sample(0, y[None], 500).novel[0]
+    assert one.trusted
+    assert "odd" in one.verdict.sentence
+    assert one.sample(0, 2000)["mean"].mean() == pytest.approx(27.0, abs=0.1)
 
 
 def test_a_table_of_pairs_has_no_density_and_says_so():
@@ -126,7 +176,6 @@ def test_saved_and_loaded_it_gives_the_same_draws(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The student is not trusted", "ignore:Not converged")
 def test_an_exported_file_draws_for_data_given_later(tmp_path):
     inference = untrained(simulator_of(regression, (COVARIATES,), {}, "y", sizes=(4, 10)))
     inference.export(tmp_path / "regression.bin")
@@ -168,6 +217,17 @@ def test_simulations_that_are_not_finite_are_counted_and_left_out():
     inference = untrained(broken_at_times())
     assert 0.05 < inference.lost < 0.15
     assert np.isfinite(inference.sample(0, np.zeros((1, 2)), 100).draws["mean"]).all()
+
+
+@pytest.mark.slow
+def test_a_spot_in_an_image_is_found():
+    """The whole image says where the spot is, to a twentieth of the prior's spread."""
+    settings = {"budget": understudy.Updates(400), "student": small_flow, "progress": False}
+    inference = understudy.amortise(spot, observed="y", **settings)
+    assert inference.simulator.layout.rows == 0
+    table = inference.summary()
+    assert (table["recovered"] > 0.95).all(), str(table)
+    assert (table["narrowed"] > 0.9).all(), str(table)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 import pytest
 from scipy.stats import norm
 
-from tests.amortising.models import COVARIATES, NOISE, points, regression, schools, two_sites
+from tests.amortising.models import COVARIATES, NOISE, points, regression, river, schools, two_sites
 from understudy.amortising.models import simulator_of
 from understudy.amortising.observations import complete, in_canonical_order
 from understudy.core import IngredientError
@@ -91,6 +91,20 @@ def test_several_sites_are_observed_together():
     assert np.isfinite(float(simulator.target.log_density(z, x)))
 
 
+def test_data_that_lean_on_earlier_ones_have_their_density_and_cannot_be_missing():
+    simulator = simulator_of(river, (30,), {}, "y")
+    z, x = simulator.simulate(jax.random.key(0))
+    y, lean = np.array(x.values["y"]), np.tanh(float(z[0]) / 2)
+    means = lean * np.concatenate([[0.0], y[:-1]])
+    prior = np.log((1 - lean**2) / 4)
+    expected = prior + norm.logpdf(y, means).sum()
+    assert float(simulator.target.log_density(z, x)) == pytest.approx(expected, rel=1e-4)
+    assert not simulator.layout.maskable
+    y[4] = np.nan
+    with pytest.raises(IngredientError, match="no number leans on another"):
+        complete(simulator.layout, {"y": y}, (), simulator.filler)
+
+
 def with_factor(y=None):
     mean = numpyro.sample("mean", dist.Normal(0, 1))
     numpyro.factor("extra", -(mean**2))
@@ -111,6 +125,8 @@ def with_other_data(y=None):
         (regression, (COVARIATES,), {"observed": "y", "sizes": (2, 50)}, "sizes is the least"),
         (schools, (), {"observed": "y", "sizes": (2, 8)}, "for every row"),
         (with_factor, (), {"observed": "y"}, "factor 'extra'"),
+        (river, (30,), {"observed": "y", "missing": True}, "missing=True cannot be had"),
+        (river, (30,), {"observed": "y", "sizes": (5, 30)}, "sizes cannot be had"),
         (with_other_data, (), {"observed": "y"}, "'other' is observed too"),
         (3, (), {"observed": "y"}, "takes a NumPyro model"),
     ],

@@ -27,9 +27,10 @@ def test_the_first_block_has_twenty_lines_at_most():
 @pytest.mark.slow
 def test_every_block_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    short = functools.partial(amortise, budget=20.0, student=small_flow, progress=False)
-    monkeypatch.setattr(understudy, "amortise", short, raising=False)
-    monkeypatch.setattr(Amortised, "teach", functools.partialmethod(Amortised.teach, budget=5.0))
+    less = {"budget": understudy.Updates(600), "student": small_flow, "progress": False}
+    monkeypatch.setattr(understudy, "amortise", functools.partial(amortise, **less), raising=False)
+    teach = functools.partialmethod(Amortised.teach, budget=understudy.Updates(60))
+    monkeypatch.setattr(Amortised, "teach", teach)
     page = types.ModuleType("amortise_page")
     monkeypatch.setitem(sys.modules, page.__name__, page)
     for block in BLOCKS:

@@ -1,5 +1,6 @@
 """A tiny run of the networks writes everything, goes on where it stopped, and measures right."""
 
+import dataclasses
 import json
 
 import equinox as eqx
@@ -13,7 +14,7 @@ from scipy.special import expit, logit
 from experiments import bnn
 from experiments.bnn import methods, problems, recipes
 from experiments.bnn.averaging import averaged
-from experiments.bnn.course import follow
+from experiments.bnn.course import follow, network, predictions
 from experiments.bnn.methods import Result
 from experiments.bnn.predictions import keep_predictions, load_predictions, predictions_of
 from experiments.bnn.report import calibration_error, cells, goals, paired, pooled_ece
@@ -110,11 +111,11 @@ def test_vi_is_tuned_and_calibrated():
 
 @pytest.mark.slow
 def test_a_mixture_is_finished_and_learnt_again(monkeypatch):
-    schools = methods.School(9, 1, 1, 1, 0.5), methods.School(200, 5, 3, 4, 0.5)
-    monkeypatch.setattr(methods, "SCHOOLS", schools)
+    monkeypatch.setattr(methods, "MEMBERS", 2)
+    monkeypatch.setattr(methods, "TRANSITIONS", 4)
     table = problems.outer(problems.load("crabs"), 2, 0)
     made = methods.finished_family(table, recipes.Sizes(4, 4, 4, 1, 4, 1, 0))
-    assert set(made) == {"VI mixture", "finished", "mixture of chains"}
+    assert set(made) == {"VI mixture", "finished", "taught mixture"}
     proper(made)
     assert (made["finished"].seconds > made["VI mixture"].seconds).all()
 
@@ -231,22 +232,21 @@ def test_averaging_integrates_over_factors_and_predictions():
     random = np.random.default_rng(0)
     student, chains = random.uniform(0.05, 0.95, (2, 2, 12))
     labels = (random.uniform(size=(2, 12)) < 0.5 * (student + chains)).astype(float)
-    prior = (0.3, 0.7)
-    made = averaged([student, chains], labels, [student, chains], prior)
+    made = averaged([student, chains], labels, [student, chains])
     for split in range(2):
-        pair = list(zip((logit(student[split]), logit(chains[split])), prior, strict=True))
+        pair = logit(student[split]), logit(chains[split])
 
-        def belief(factor, logits, before, split=split):
+        def belief(factor, logits, split=split):
             tilted = factor * logits
             fit = (labels[split] * tilted - np.logaddexp(0, tilted)).sum()
-            return before * np.exp(fit) / (1 + ((factor - 1) / 0.1) ** 2)
+            return np.exp(fit) / (1 + ((factor - 1) / 0.1) ** 2)
 
-        evidence = np.array([quad(belief, 0.2, 3, one, points=[1])[0] for one in pair])
+        evidence = np.array([quad(belief, 0.2, 3, (one,), points=[1])[0] for one in pair])
         np.testing.assert_allclose(made.shares[split], evidence / evidence.sum(), atol=2e-3)
         slopes, firsts = [], []
-        for (logits, before), total in zip(pair, evidence, strict=True):
+        for logits, total in zip(pair, evidence, strict=True):
             of = lambda f: (  # noqa: E731
-                quad(lambda b: f(b) * belief(b, logits, before), 0.2, 3, points=[1])[0] / total
+                quad(lambda b: f(b) * belief(b, logits), 0.2, 3, points=[1])[0] / total
             )
             slopes.append(of(lambda b: b))
             firsts.append(of(lambda b: expit(b * logits[0])))
@@ -260,12 +260,6 @@ def test_averaging_without_labels_believes_all_alike():
     made = averaged([nothing] * 2, nothing, [student, chains])
     np.testing.assert_allclose(made.shares, [[0.5, 0.5]], atol=1e-6)
     np.testing.assert_allclose(made.mean, (student + chains) / 2, atol=0.05)
-
-
-def test_averaging_without_labels_keeps_the_belief_it_was_given():
-    nothing = np.zeros((1, 0))
-    made = averaged([nothing] * 2, nothing, [np.array([[0.9]]), np.array([[0.3]])], (0.2, 0.8))
-    np.testing.assert_allclose(made.shares, [[0.2, 0.8]], atol=1e-6)
 
 
 def test_averaging_believes_what_told_the_labels():
@@ -294,11 +288,26 @@ def test_networks_on_the_way_predict_but_for_the_first_quarter():
     assert methods.late(means, 4)[0, 0] == np.mean([2, 3, 4])
 
 
-def test_a_mixture_has_a_component_per_chain():
-    path = jax.random.normal(jax.random.key(0), (8, 3, 5)) + 10 * jnp.arange(3)[:, None]
-    student = eqx.filter_jit(methods.mixture_of_chains)(jax.random.key(1), path, 1.0)
-    np.testing.assert_allclose(student.means, path.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(jnp.exp(student.log_scales), path.std(0), rtol=1e-3)
+def test_fewer_chains_where_gradients_are_long():
+    assert [methods.chains_for(rows) for rows in (40, 180, 316, 690)] == [32, 16, 9, 4]
+
+
+def test_a_taught_mixture_comes_to_predict_as_the_paths_do():
+    table = problems.outer(problems.load("crabs"), 2, 0)
+    target = network(jax.tree.map(lambda leaf: leaf[0], table))
+    path = jax.vmap(lambda key: target.start(key, 3))(jax.random.split(jax.random.key(1), 8))
+    path = jnp.stack([path, 2 * path])  # two problems
+    course = dataclasses.replace(recipes.pupil(recipes.Sizes(400, 1, 1, 1, 4, 1, 0), 3), marks=(1, 300))
+    made = follow(course, jax.random.key(2), table, [0.01, 0.01], path)
+    assert made.students.means.shape == (2, 2, 3, target.dim)
+    np.testing.assert_allclose(made.students.means[:, 0], path[:, -1], atol=0.02)
+    draws = path.reshape(2, -1, target.dim)
+    told = np.stack([
+        predictions(target, one, new).mean(0)
+        for one, new in zip(draws, table.new_features, strict=True)
+    ])  # fmt: skip
+    first, last = (np.abs(made.mean[:, mark] - told).mean() for mark in (0, 1))
+    assert last < 0.7 * first
 
 
 def test_rhat_tells_chains_that_agree_from_those_that_do_not():

@@ -1,10 +1,10 @@
-"""What a summary of a set tells: neither order nor padding, but spreads that differ by decades."""
+"""What a summary of a set tells, neither order nor padding; and one of an image, place by place."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from understudy.networks.summaries import Pooled
+from understudy.networks.summaries import Imaged, Pooled
 
 ROWS = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
 POOLED = Pooled(jax.random.key(0), 2)
@@ -30,3 +30,12 @@ def test_a_hundredth_of_the_spread_about_the_same_mean_is_told_apart_by_its_loga
 def test_rows_that_are_all_alike_have_a_gradient():
     slope = jax.grad(lambda rows: POOLED(rows, jnp.ones(6, bool)).sum())(jnp.ones((6, 2)))
     assert np.isfinite(slope).all()
+
+
+def test_an_image_is_told_place_by_place():
+    network = Imaged(jax.random.key(0), (24, 17, 2))
+    image = jnp.zeros((24, 17, 2)).at[20, 15, 1].set(5.0)
+    told = np.asarray(network(image)).reshape(3, 3, -1)
+    assert told.size == network.outputs
+    assert np.abs(told[2, 2]).max() > 0
+    assert not told[0, 0].any()  # too far from the spot to see it

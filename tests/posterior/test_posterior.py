@@ -124,7 +124,7 @@ def test_break_even_is_for_students_whose_own_draws_can_be_used(right):
         Verdict((Figure("quantiles of the student", 1.0, 0.06),)),
         is_leaf=lambda x: x is None,
     )
-    with pytest.raises(IngredientError, match="this student is not trusted"):
+    with pytest.raises(IngredientError, match="those of this student cannot"):
         doubtful.break_even()
 
 

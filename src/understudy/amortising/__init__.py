@@ -2,6 +2,7 @@
 
 from understudy.amortising.amortise import amortise
 from understudy.amortising.amortised import Amortised, Samples
+from understudy.amortising.budget import Updates
 from understudy.amortising.simulators import Pairs, PriorSimulator, Simulator
 
-__all__ = ["Amortised", "Pairs", "PriorSimulator", "Samples", "Simulator", "amortise"]
+__all__ = ["Amortised", "Pairs", "PriorSimulator", "Samples", "Simulator", "Updates", "amortise"]

@@ -16,13 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.amortising.amortised import Amortised
+from understudy.amortising.budget import Length, checked_length, in_seconds
 from understudy.amortising.finishing import FEWEST, LARGEST_K, weigh
 from understudy.amortising.keeping import Kept, Place
 from understudy.amortising.learning import Informed, Learning, Simulated, simulate
 from understudy.amortising.novelty import fit_novelty
 from understudy.amortising.observations import fit_reading
 from understudy.amortising.simulators import Simulator
-from understudy.checks import calling, flag, function, one_positive, shown
+from understudy.checks import calling, flag, function, shown
 from understudy.checks import seed as checked_seed
 from understudy.coordinates import fit_coordinates
 from understudy.core import ExplicitStudent, IngredientError, Key
@@ -75,9 +76,9 @@ def amortise(
         sizes: the least and the largest number of rows of a data set, such as (10, 1000), the latter
             what the model has with the arguments given. Covariates are rows of those, picked at random.
         missing: whether numbers of real data sets can be missing (NaN).
-        budget: seconds of training, compilation not counted; None learns for a minute and then, in two
-            longer rounds, until weights are even on simulated data sets or nothing more is learnt, for
-            13 minutes at most.
+        budget: seconds of training, compilation not counted, or ``Updates(n)``, which makes the same of
+            a seed on any machine; None learns for a minute and then, in two longer rounds, until weights
+            are even on simulated data sets or nothing more is learnt, for 13 minutes at most.
         seed: of everything random.
         summary: a function of a key and an example :class:`~understudy.networks.summaries.Read` to a
             network that makes a vector of one; None chooses by the data.
@@ -96,7 +97,7 @@ def amortise(
         A function of data: ``inference(y)`` is a :class:`~understudy.Posterior`.
     """
     seed = checked_seed("seed", seed)
-    seconds = None if budget is None else one_positive("budget", budget)
+    lengths: tuple[Length, ...] = _ROUNDS if budget is None else (checked_length(budget),)
     for name, given in {"missing": missing, "cache": cache, "resume": resume}.items():
         flag(name, given)
     if progress is not None:
@@ -106,7 +107,6 @@ def amortise(
             function(name, maker)
     if cache:
         keep_programs()
-    lengths = _ROUNDS if seconds is None else (seconds,)
     mesh = mesh_of(devices)
     first = is_first(mesh)
     with contextlib.ExitStack() as held_open:
@@ -219,14 +219,14 @@ def _rounds(
     learning: Learning,
     simulator: Simulator,
     held: Simulated,
-    lengths: tuple[float, ...],
+    lengths: tuple[Length, ...],
     line: Progress,
     kept: Kept,
     place: Place,
 ) -> list[Stage]:
     """Learn for the seconds of each round, until it is enough or nothing more is learnt."""
     stages, before, finish = [], place.before, ""
-    judge = Judge(simulator, held, min(lengths))
+    judge = Judge(simulator, held, in_seconds(min(lengths)))
     for i, length in list(enumerate(lengths))[place.round :]:
         ran, spent = learning.seconds, place.spent if i == place.round else 0.0
         here = Place(i, spent, before)

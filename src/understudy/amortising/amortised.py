@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Scalar
 
 from understudy import files
 from understudy.amortising import finishing
+from understudy.amortising.budget import checked_length
 from understudy.amortising.judging import judge, recovery
 from understudy.amortising.learning import Informed, simulate
 from understudy.amortising.novelty import Novelty, fit_novelty
@@ -31,7 +32,6 @@ from understudy.checks import (
     flag,
     instance,
     one_fraction,
-    one_positive,
     random_key,
     whole,
 )
@@ -166,8 +166,8 @@ class Amortised(eqx.Module):
     def __call__(self, data: Any, *args: Any, **kwargs: Any) -> Posterior:
         """The posterior of one data set.
 
-        Its own draws are given where :meth:`sample` would give them. Else they begin at those that
-        ``sample`` gives, picked by weights or moved by chains, and are moved on.
+        Its verdict is that of :meth:`sample`, and so are its draws: the student's own, picked by
+        weights, or of short chains, moved on.
 
         Args:
             data: the observed site, or a dictionary of several; NaN where a number is missing.
@@ -182,9 +182,7 @@ class Amortised(eqx.Module):
         novelty = float(self.novelty(self.student, several)[0])
         student = Given(self.student, jax.tree.map(jnp.asarray, known), self.student.dim)
         verdict = _verdict(done, novelty) if self.simulator.likelihood else None
-        record = None
-        if verdict is not None and not verdict.trusted:
-            record = np.asarray(done.z[0], float)
+        record = None if verdict is None or verdict.own else np.asarray(done.z[0], float)
         stage = Stage(
             "infer",
             f"by {ROUTES[done.route[0]]}{'; unlike anything simulated' if novelty > 1 else ''}",
@@ -311,14 +309,14 @@ class Amortised(eqx.Module):
 
     @with_own_settings
     def teach(
-        self, data: Any, *args: Any, budget: float = 120.0, seed: int | None = None, **kwargs: Any
+        self, data: Any, *args: Any, budget: Any = 120.0, seed: int | None = None, **kwargs: Any
     ) -> "Amortised":
         """Go on learning at data sets that really came, from the teacher; the one taught is returned.
 
         Args:
             data: data sets, as for :meth:`sample`.
             args: arguments of the model where they differ, as for :meth:`sample`.
-            budget: seconds, compilation not counted.
+            budget: seconds, compilation not counted, or ``Updates(n)`` at these data sets.
             seed: of everything random; None takes that of training.
             kwargs: the same arguments, by name.
         """
@@ -327,12 +325,12 @@ class Amortised(eqx.Module):
                 "teach needs a likelihood, for a teacher to move draws by; give amortise a "
                 "log_likelihood, or a budget for more simulation."
             )
-        seconds = one_positive("budget", budget)
+        length = checked_length(budget)
         seed = self.seed if seed is None else checked_seed("seed", seed)
         sets = self._data_sets(data, args, kwargs)
         real = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
         held = simulate(jax.random.key(seed + 3), self.simulator, 2048)
-        done = teach(self.simulator, self.student, real, held, seconds, seed)
+        done = teach(self.simulator, self.student, real, held, length, seed)
         costs = (
             done.seconds,
             done.compile_seconds,
@@ -448,16 +446,20 @@ def _sizes(simulations: int, draws: int) -> dict[str, int]:
 
 
 def _verdict(done: finishing.Finished, novelty: float) -> Verdict:
+    """What decided on the route of one data set; its trust is that of :attr:`Finished.trusted`."""
+    route = ROUTES[done.route[0]]
+    limit = finishing.FINE_K if route == "student" else finishing.LARGEST_K
+    about = "own" if route == "chains" else "student"
     figures = [
-        Figure("Pareto k of the weights", float(done.pareto_k[0]), finishing.FINE_K),
-        Figure("uneven weights", float(1 - done.share[0]), 1 - finishing.EVEN),
-        Figure("moved by weights", float(done.moved[0]), finishing.STILL),
-        Figure("distance from simulations", novelty, 1.0),
+        Figure("Pareto k of the weights", float(done.pareto_k[0]), limit, about),
+        Figure("uneven weights", float(1 - done.share[0]), 1 - finishing.EVEN, "own"),
+        Figure("moved by weights", float(done.moved[0]), finishing.STILL, "own"),
+        Figure("distance from simulations", novelty, 1.0, "data"),
     ]
-    if done.route[0] == 2:
+    if route == "chains":
         r_hat = float(done.r_hat[0])
         figures.append(Figure("nested R-hat", r_hat, finishing.LARGEST_R_HAT, "chains"))
-    return Verdict(tuple(figures))
+    return Verdict(tuple(figures), route)
 
 
 def _teacher(record: Float[np.ndarray, "n d"]) -> Compose:

@@ -18,6 +18,7 @@ import optax
 import paramax
 from jaxtyping import Array, Float, Scalar
 
+from understudy.amortising.budget import Length, Updates, share_of
 from understudy.amortising.observations import DataSet, Reading
 from understudy.amortising.simulators import Simulator
 from understudy.coordinates import Coordinates
@@ -247,7 +248,7 @@ class Learning:
 
     def run(
         self,
-        seconds: float,
+        length: Length,
         rate: float,
         line: Progress | None = None,
         spent: float = 0.0,
@@ -256,27 +257,29 @@ class Learning:
         """Learn for some time, the rate falling to nothing; the held-out log density at the end.
 
         Args:
-            seconds: how long, the looks at held-out pairs included.
+            length: seconds, the looks at held-out pairs included; or updates, from the first one on.
             rate: of learning, at first.
             line: says how far it is.
             spent: seconds of it that an earlier run has had.
             keep: called with the state and the seconds spent, between two chunks.
         """
-        clock = _Clock(self, seconds, rate, line, spent, keep)
+        clock = _Clock(self, length, rate, line, spent, keep)
         self.state = paced(self.state, pace(rate, clock.looked))
-        chunk = self._chunk(seconds)
-        self.training.run(self.state, 2**31 - 1, chunk, [watch, clock])
+        if clock.looked < 1:
+            self.training.run(self.state, 2**31 - 1, self._chunk(length), [watch, clock])
         self.state = clock.state
         score = self.look(self.seconds + clock.spent)
         self.seconds += clock.spent
         return score
 
-    def _chunk(self, seconds: float) -> int:
+    def _chunk(self, length: Length) -> int:
         """Updates between two looks at the clock, from how long the first ones take."""
+        if isinstance(length, Updates):
+            return int(np.clip(length // _LOOKS, 1, CHUNK))
         begun = time.perf_counter()
         self.state, _ = self.training.advance(self.state, 2)
         each = (time.perf_counter() - begun) / 2
-        return int(np.clip(seconds / _LOOKS / self.agreed(each), 1, CHUNK))
+        return int(np.clip(length / _LOOKS / self.agreed(each), 1, CHUNK))
 
     def agreed(self, value: float) -> float:
         """What the first of several processes found."""
@@ -303,16 +306,16 @@ class _Clock:
     def __init__(
         self,
         learning: Learning,
-        seconds: float,
+        length: Length,
         rate: float,
         line: Progress | None,
         spent: float,
         keep: Callable[[State, float], None] | None,
     ):
-        self.learning, self.seconds, self.rate, self.line = learning, seconds, rate, line
+        self.learning, self.length, self.rate, self.line = learning, length, rate, line
         self.state, self.begun = learning.state, time.perf_counter() - spent
-        self.looked, self.keep = spent / seconds, keep
-        learning.until = self.begun + seconds
+        self.looked, self.keep = share_of(length, spent, learning.updates), keep
+        learning.until = 0.0 if isinstance(length, Updates) else self.begun + length
 
     @property
     def spent(self) -> float:
@@ -324,13 +327,15 @@ class _Clock:
         self.state = chunk.state
         self.learning.lost = max(self.learning.lost, float(chunk.row["lost"]))
         spent = self.spent
-        share = spent / self.seconds
+        updates = int(chunk.state.step)
+        share = share_of(self.length, spent, updates)
         if share >= self.looked + 0.1 and share < 1:
             self.looked = share
             self.learning.state = chunk.state
             self.learning.look(self.learning.seconds + spent)
         if self.line is not None:
-            self.line.to(self.learning.seconds + spent)
+            counted = isinstance(self.length, Updates)
+            self.line.to(updates if counted else self.learning.seconds + spent)
         if self.keep is not None:
             self.keep(chunk.state, spent)
         if share >= 1:

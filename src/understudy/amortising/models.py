@@ -22,6 +22,10 @@ from understudy.core import IngredientError, Key, Target
 from understudy.surroundings import own_settings
 from understudy.targets.numpyro import NumPyroTarget, check_arguments, filled, from_numpyro
 
+_NO_MASK = (
+    "numbers that were not seen would have a say in the log density of this model, as where later data "
+    "lean on earlier ones"
+)
 # Shorter ordered data are read as a vector.
 _SHORTEST_SERIES = 24
 
@@ -227,8 +231,12 @@ def simulator_of(
         target = from_numpyro(observing, filler)
         whole = ModelTarget(target, target.dim)
         layout = Layout(sites, rows, rows, row_arguments=tuple(in_rows[i] for i in kept))
+        other = observing.drawn(jax.random.key(1), filler.arguments)
+        layout = layout._replace(maskable=_can_miss(layout, whole, filler, other))
+        if missing and not layout.maskable:
+            raise IngredientError(f"missing=True cannot be had: {_NO_MASK}; leave missing out.")
         layout = _read_order(layout, whole, filler, run, varied, sizes)
-        layout = layout._replace(maskable=True, missing=bool(missing))
+        layout = layout._replace(missing=bool(missing))
         return ModelSimulator(whole, filler, layout, observing, arguments)
 
 
@@ -317,7 +325,7 @@ def _refuse_other_data(run: dict[str, Any], names: Sequence[str]) -> None:
 def _rows(run: dict[str, Any], sites: tuple[ObservedSite, ...]) -> int:
     """The size of the plate along the first axis of every site, or of the series; 0 without rows."""
     first = {site.shape[:1] for site in sites}
-    if len(first) != 1 or first == {()}:
+    if len(first) != 1 or first == {()} or any(site.image for site in sites):
         return 0
     ((rows,),) = first
     plated = [_is_plate(run[site.name], site) for site in sites]
@@ -356,6 +364,8 @@ def _read_order(
             f"sizes is the least and the largest number of rows, the latter as many as the model has "
             f"with the arguments given, such as (10, {layout.rows}); {shown(sizes)} came."
         )
+    if not layout.maskable:
+        raise IngredientError(f"sizes cannot be had: {_NO_MASK}; leave sizes out.")
     if not apart:
         raise IngredientError(
             "sizes needs rows that are independent given the parameters, inside one numpyro.plate; here "
@@ -376,19 +386,38 @@ def _is_local(site: dict[str, Any], rows: int, sites: tuple[ObservedSite, ...]) 
     return any(frame.size == rows for frame in site.get("cond_indep_stack") or [])
 
 
+def _can_miss(layout: Layout, target: ModelTarget, filler: DataSet, other: dict[str, Any]) -> bool:
+    """Whether numbers that were not seen have no say in the log density of those that were."""
+    generator, values, seen = np.random.default_rng(2), {}, {}
+    for name, shape, event in layout.sites:
+        seen[name] = np.asarray(generator.random(shape[: len(shape) - event]) > 0.5)
+        there = seen[name].reshape(*seen[name].shape, *[1] * event)
+        values[name] = np.where(there, filler.values[name], np.asarray(other[name]["value"]))
+    known = filler._replace(seen=seen)
+    return _as_likely(target, known, known._replace(values=values))
+
+
 def _is_exchangeable(layout: Layout, target: ModelTarget, filler: DataSet) -> bool:
     """Whether rows, covariates and all, can be permuted without any change of the log density."""
     order = np.random.default_rng(0).permutation(layout.rows)
     values = {name: value[order] for name, value in filler.values.items()}
     held = zip(filler.arguments, layout.row_arguments, strict=True)
     arguments = tuple(a[order] if in_rows else a for a, in_rows in held)
-    other = DataSet(values, filler.seen, arguments)
+    return _as_likely(target, filler, DataSet(values, filler.seen, arguments))
+
+
+def _as_likely(target: ModelTarget, one: DataSet, other: DataSet) -> bool:
+    """Whether two data sets have the same log density at some draws."""
     z = jnp.asarray(np.random.default_rng(1).uniform(-1, 1, (8, target.dim)), float)
-    both = jax.jit(lambda x: jax.vmap(lambda z: target.log_density(z, x))(z))
-    before, after = (np.asarray(both(jax.tree.map(jnp.asarray, x)), float) for x in (filler, other))
+    before, after = (np.asarray(_log_densities(target, z, x), float) for x in (one, other))
     fine = np.isfinite(before) & np.isfinite(after)
     apart = np.abs(before - after)[fine] / (1 + np.abs(before[fine]))
     return bool(fine.any() and apart.max() < 1e-3)
+
+
+@eqx.filter_jit
+def _log_densities(target: ModelTarget, z: Float[Array, "n d"], x: DataSet) -> Float[Array, " n"]:
+    return jax.vmap(lambda z: target.log_density(z, x))(z)
 
 
 def _free(site: dict[str, Any]) -> Array:

@@ -15,6 +15,8 @@ from understudy.networks.summaries import Read
 
 # Past this many numbers of one data set a vector is left to the pooled rows alone.
 _LONGEST_VECTOR = 512
+# An event with so many rows and columns at least, and so many channels at most, is an image.
+_LEAST_SIDE, _MOST_COLOURS = 8, 4
 # Whole numbers of so few values name groups rather than amounts.
 _MOST_LABELS = 24
 
@@ -45,6 +47,14 @@ class ObservedSite(NamedTuple):
     def batch(self) -> tuple[int, ...]:
         """The shape of its independent parts."""
         return self.shape[: len(self.shape) - self.event]
+
+    @property
+    def image(self) -> tuple[int, int, int] | None:
+        """Height, width and channels where the site is one image."""
+        height, width, *colours = self.shape if len(self.shape) in (2, 3) else (0, 0)
+        channels = colours[0] if colours else 1
+        one = not self.batch and min(height, width) >= _LEAST_SIDE and channels <= _MOST_COLOURS
+        return (height, width, channels) if one else None
 
 
 class Layout(NamedTuple):
@@ -175,16 +185,18 @@ class Reading(eqx.Module):
     Attributes:
         vectors: scales of what has a place of its own, by kind and name.
         columns: scales of what comes in rows.
+        images: scales of the channels of images.
         layout: of the data sets.
     """
 
     vectors: dict[str, Scale | Labels]
     columns: dict[str, Scale | Labels]
+    images: dict[str, Scale | Labels]
     layout: Layout = eqx.field(static=True)
 
     def __call__(self, x: DataSet) -> Read:
         """One data set as numbers of about unit size; what was not seen is zero."""
-        vectors, columns, masks = split(self.layout, x)
+        vectors, columns, pictures, masks = split(self.layout, x)
         parts = [jnp.zeros(0)]
         for name, scale in self.vectors.items():
             seen = _widened(masks[name], vectors[name])
@@ -193,8 +205,11 @@ class Reading(eqx.Module):
             if self.layout.missing and not name.startswith("argument"):
                 parts.append(seen.astype(float))
         vector = jnp.concatenate(parts)
+        images = tuple(
+            jnp.where(masks[name], scale(pictures[name]), 0.0) for name, scale in self.images.items()
+        )
         if not self.columns:
-            return Read(vector)
+            return Read(vector, images=images)
         rows, present = [], jnp.zeros(self.layout.rows, bool)
         for name, scale in self.columns.items():
             seen = _widened(masks[name], columns[name])
@@ -203,16 +218,16 @@ class Reading(eqx.Module):
             if not name.startswith("argument"):
                 present = present | seen.any(-1)
                 rows += [seen.astype(float)] if self.layout.missing else []
-        return Read(vector, jnp.concatenate(rows, 1), present)
+        return Read(vector, jnp.concatenate(rows, 1), present, images)
 
 
 def _widened(seen: Array, values: Array) -> Array:
     return jnp.repeat(seen, values.shape[-1] // seen.shape[-1], -1)
 
 
-def split(layout: Layout, x: DataSet) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
-    """What one data set has as vectors, what it has as rows, and what was seen of either, by name."""
-    vectors, columns, seen = {}, {}, {}
+def split(layout: Layout, x: DataSet) -> tuple[dict[str, Array], ...]:
+    """What one data set has as vectors, as rows and as images, and what was seen of these, by name."""
+    vectors, columns, images, seen = {}, {}, {}, {}
     for site in layout.sites:
         values, mask = jnp.asarray(x.values[site.name], float), x.seen[site.name]
         if layout.rows:
@@ -221,7 +236,11 @@ def split(layout: Layout, x: DataSet) -> tuple[dict[str, Array], dict[str, Array
             # The numbers of a series that is one event are seen together, or not at all.
             whole = mask if site.batch else jnp.broadcast_to(mask, (layout.rows,))
             seen[name] = whole.reshape(layout.rows, -1)
-        if not layout.rows or (layout.placed and values.size <= _LONGEST_VECTOR):
+        if site.image is not None:
+            name = f"image {site.name}"
+            images[name], seen[name] = values.reshape(site.image), mask
+        plain = not layout.rows and site.image is None
+        if plain or (layout.placed and values.size <= _LONGEST_VECTOR):
             name = f"site {site.name}"
             vectors[name], seen[name] = values.ravel(), mask.ravel()
     for i, (value, in_rows) in enumerate(zip(x.arguments, layout.row_arguments, strict=True)):
@@ -232,18 +251,19 @@ def split(layout: Layout, x: DataSet) -> tuple[dict[str, Array], dict[str, Array
         else:
             vectors[name] = value.ravel()
             seen[name] = jnp.ones(1, bool)
-    return vectors, columns, seen
+    return vectors, columns, images, seen
 
 
 def fit_reading(layout: Layout, data: DataSet) -> Reading:
     """How to read data sets like these, simulated ones, one a row."""
-    vectors, columns, seen = jax.jit(jax.vmap(lambda x: split(layout, x)))(data)
-    scales: list[dict[str, Scale | Labels]] = [{}, {}]
-    for kind, parts in zip(scales, (vectors, columns), strict=True):
+    *kinds, seen = jax.jit(jax.vmap(lambda x: split(layout, x)))(data)
+    scales: list[dict[str, Scale | Labels]] = [{}, {}, {}]
+    for kind, parts in zip(scales, kinds, strict=True):
         for name, part in parts.items():
             values = np.asarray(part, float).reshape(-1, part.shape[-1])
             labels = _labels(name, data, values)
-            masks = np.asarray(_widened(seen[name], part)).reshape(values.shape)
+            known = seen[name] if part.ndim < 4 else seen[name][:, None, None, None]
+            masks = np.broadcast_to(_widened(known, part), part.shape).reshape(values.shape)
             kind[name] = fit_scale(values, masks) if labels is None else labels
     return Reading(*scales, layout=layout)
 
@@ -323,8 +343,8 @@ def complete(
             )
         if np.isnan(value).any() and not layout.maskable:
             raise IngredientError(
-                f"The data of site {site.name!r} hold NaN, and numbers can be missing in NumPyro models "
-                "alone; fill them in."
+                f"The data of site {site.name!r} hold NaN, and numbers can be missing only in NumPyro "
+                "models in which no number leans on another, as in a plate; fill them in."
             )
         padded = np.full(site.shape, np.nan)
         padded[tuple(slice(0, n) for n in value.shape)] = value

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from understudy.amortising.budget import Length, share_of
 from understudy.amortising.finishing import FEWEST, LARGEST_K, unfinished
 from understudy.amortising.learning import Learning, Simulated, pace, paced, paced_adam
 from understudy.amortising.observations import DataSet
@@ -51,7 +52,7 @@ class Taught(NamedTuple):
 
 
 def teach(
-    simulator: Simulator, student: Any, real: DataSet, held: Simulated, seconds: float, seed: int
+    simulator: Simulator, student: Any, real: DataSet, held: Simulated, length: Length, seed: int
 ) -> Taught:
     """Learn from the teacher at real data sets and from simulated pairs, by turns.
 
@@ -60,7 +61,7 @@ def teach(
         student: who goes on learning.
         real: data sets that came, one a row.
         held: simulated pairs that are never learnt from.
-        seconds: how long, compilation not counted.
+        length: how long, in seconds without compilation or in updates at real data sets.
         seed: of everything random.
     """
     started = time.perf_counter()
@@ -73,7 +74,7 @@ def teach(
     before = _served(simulator, student, real)
     compiled, begun = time.perf_counter() - started, time.perf_counter()
     state, other = lessons.state, pairs.state
-    while (share := (time.perf_counter() - begun) / seconds) < 1:
+    while (share := share_of(length, time.perf_counter() - begun, int(state.step))) < 1:
         rate = pace(_RATE, share)
         state, _ = lessons.advance(paced(state, rate), _TURN)
         other, _ = pairs.training.advance(paced(_handed(state, other), rate), _TURN)

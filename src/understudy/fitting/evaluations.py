@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Float
 
-from understudy.backend import Options, backend
+from understudy.backend import Options, backend, plain_algebra
 from understudy.checks import LARGEST_COUNT
 from understudy.coordinates import Coordinates, plain_coordinates
 from understudy.core import Target
@@ -25,9 +25,11 @@ from understudy.devices import (
     agreed,
     check_alike,
     everywhere,
+    in_rows,
     mesh_of_cores,
     on_each,
     platform,
+    spans_hosts,
     split_rows,
     with_others,
 )
@@ -147,7 +149,9 @@ class Evaluations:
         whole, rows = PartitionSpec(), PartitionSpec(AXIS)
         places = {"in_specs": (whole, whole, rows), "out_specs": rows}
         split = jax.shard_map(self._run, mesh=self.mesh, check_vma=False, **places)
-        return jax.jit(split, out_shardings=on_each(self.mesh)), backend(platform(self.mesh)).split
+        # The host puts together what the devices of one process compute: nothing in the program waits.
+        to = on_each(self.mesh) if spans_hosts(self.mesh) else in_rows(self.mesh, self._rows)
+        return jax.jit(split, out_shardings=to), backend(platform(self.mesh)).split
 
     def _run(self, arrays: Any, coordinates: Coordinates, rows: Any) -> Any:
         target = eqx.combine(arrays, self._rest)
@@ -188,6 +192,6 @@ class Evaluations:
             if self.mesh is not None:
                 check_alike([rows, *jax.tree.leaves(given)], self.mesh)
                 given, rows = everywhere(given, self.mesh), split_rows(rows, self.mesh)
-            with with_others(self.mesh):
+            with with_others(self.mesh), plain_algebra():
                 log_p, slope = jax.device_get(program(self._arrays, given, rows))
         return np.asarray(log_p, float)[:n], np.asarray(slope, float)[:n]

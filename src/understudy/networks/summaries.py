@@ -1,4 +1,4 @@
-"""Networks that turn a data set, of whatever shape, into one vector: vectors, sets and series."""
+"""Networks that turn a data set, of whatever shape, into one vector: vectors, sets, series, images."""
 
 from typing import Any, NamedTuple
 
@@ -10,12 +10,14 @@ from jaxtyping import Array, Bool, Float
 
 from understudy.checks import one_of, whole
 from understudy.core import Key
+from understudy.networks.convolutions import Convolution, leaky
 from understudy.networks.perceptrons import Perceptron
 
 _PRODUCTS_UP_TO = 12
 _LAGS = 3
 _MAXIMA = 16
 _NARROWEST = 1e-4
+_PLACES, _CHANNELS = 4, 64
 _PASSED_ON = 128
 
 
@@ -26,15 +28,17 @@ class Read(NamedTuple):
         vector: everything that has a place of its own.
         rows: everything that comes in rows, padded to the largest number of them; None without rows.
         present: which rows are there.
+        images: everything that is an image.
     """
 
     vector: Float[Array, " p"]
     rows: Float[Array, "n r"] | None = None
     present: Bool[Array, " n"] | None = None
+    images: tuple[Float[Array, "h w c"], ...] = ()
 
 
 class Summary(eqx.Module):
-    """One vector for a data set: its rows pooled or convolved, its vector, and a perceptron of both.
+    """One vector for a data set: rows pooled or convolved, images convolved, and a perceptron of all.
 
     Reference: Zaheer et al., "Deep Sets", 2017; Chan et al., "A Likelihood-Free Inference Framework for
     Population Genetic Data using Exchangeable Neural Networks", 2018.
@@ -48,14 +52,18 @@ class Summary(eqx.Module):
     """
 
     rows: Any
+    images: tuple["Imaged", ...]
     network: Perceptron
 
     def __init__(self, key: Key, example: Read, kind: str = "set", width: int = 128, outputs: int = 64):
         one_of("kind", ("set", "series"), kind)
-        first, second = jax.random.split(key)
+        first, second, *others = jax.random.split(key, 2 + len(example.images))
         makers = {"set": Pooled, "series": Convolved}
         self.rows = None if example.rows is None else makers[kind](first, example.rows.shape[1])
+        images = zip(others, example.images, strict=True)
+        self.images = tuple(Imaged(key, np.shape(image)) for key, image in images)
         size = example.vector.size + (0 if self.rows is None else self.rows.outputs)
+        size += sum(image.outputs for image in self.images)
         self.network = Perceptron(second, [size, width, width, whole("outputs", outputs)])
 
     def __call__(self, read: Read) -> Float[Array, " m"]:
@@ -63,6 +71,7 @@ class Summary(eqx.Module):
         parts = [read.vector]
         if self.rows is not None:
             parts.append(self.rows(read.rows, read.present))
+        parts += [network(image) for network, image in zip(self.images, read.images, strict=True)]
         h = jnp.concatenate(parts)
         # A perceptron blurs what it is given; the flow sees the numbers themselves too.
         return jnp.concatenate([self.network(h), h[:_PASSED_ON]])
@@ -145,6 +154,33 @@ class Convolved(eqx.Module):
         parts = [jnp.log(count / len(rows))[None], values.sum(0) / count, *lagged, values[0], last]
         parts += [one.sum(0) / count, two.sum(0) / count, one.max(0), two.max(0)]
         return jnp.concatenate(parts)
+
+
+class Imaged(eqx.Module):
+    """Strided convolutions of an image, until a few places are left.
+
+    Args:
+        key: random key for the weights.
+        shape: height, width and channels of the image.
+        width: channels after the first convolution; they double with every further one.
+    """
+
+    layers: tuple[Convolution, ...]
+    outputs: int = eqx.field(static=True)
+
+    def __init__(self, key: Key, shape: tuple[int, ...], width: int = 16):
+        size, channels, layers = shape[:2], shape[2], []
+        while max(size) > _PLACES:
+            key, own = jax.random.split(key)
+            layers.append(Convolution(own, size, (channels, width), 5))
+            size, channels, width = layers[-1].out, width, min(2 * width, _CHANNELS)
+        self.layers, self.outputs = tuple(layers), size[0] * size[1] * channels
+
+    def __call__(self, image: Float[Array, "h w c"]) -> Float[Array, " outputs"]:
+        """The features of one image, place by place."""
+        for layer in self.layers:
+            image = leaky(layer(image))
+        return image.ravel()
 
 
 def _products(rows: Float[Array, "n r"]) -> Float[Array, "n q"]:

@@ -31,6 +31,7 @@ from understudy.display import entries, varying
 from understudy.evaluation.trust.calibration import Simulate
 from understudy.evaluation.trust.check import Trust, default_teacher
 from understudy.evaluation.trust.check import check as trust_check
+from understudy.evaluation.trust.weights import TAIL_BAD
 from understudy.files import StoreError
 from understudy.files.describing import describe
 from understudy.files.exported import in_chunks, refuse_forked
@@ -58,6 +59,10 @@ from understudy.surroundings import in_double, in_own_precision
 
 if TYPE_CHECKING:
     import pandas
+
+
+# Candidates for each draw that is picked by weights, until they are enough, and draws at least.
+_CANDIDATES, _FEWEST = (2, 8, 32), 1024
 
 
 class Stage(eqx.Module):
@@ -138,7 +143,11 @@ class Posterior(eqx.Module):
 
     @property
     def trusted(self) -> bool:
-        """Whether the student's own draws are given by :meth:`sample`; False where nothing looked."""
+        """Whether the verdict trusts the draws; False where nothing looked.
+
+        Of a fit these are the student's own; of one data set among many, what weights or chains make of
+        them where the verdict chose so.
+        """
         return self.verdict is not None and self.verdict.trusted
 
     @property
@@ -169,6 +178,7 @@ class Posterior(eqx.Module):
 
         A student that the fit did not trust has its draws *finished*: they come from the chains it
         learnt from, moved on by the teacher. Then a draw costs some transitions, and a warning says so.
+        Where the verdict chose weights, draws are picked by these among several times as many.
 
         Draws are made a chunk at a time, so memory beyond the result is bounded and any ``n`` runs the
         same compiled program. What is floating comes in float64, whatever JAX computes in: NumPy's sums
@@ -177,15 +187,14 @@ class Posterior(eqx.Module):
         Args:
             key: random key, or a whole number.
             n: how many.
-            finish: True finishes, False gives the student's own draws; None finishes where the student
-                is not trusted.
+            finish: True finishes, False gives the student's own draws; None does as the verdict says.
             devices: which draw a chunk each in turn: how many, a list of ``jax.devices()``, or a mesh
                 with one axis; None draws on one. The draws are the same on any number.
         """
         key, n = random_key(key), whole("n", n)
         with drawing_on(devices):
-            if self._finishes(finish):
-                return named_rows(self._target(), self.draws(key, n, finish=True))
+            if self._route(finish) != "student":
+                return named_rows(self._target(), self._finished(key, n))
             if isinstance(self.target, StoredTarget):
                 return self.target.program.loaded.sample(key, n, that_draw())
             return self._chunks(partial(named, self.student, self._target()), key, n)
@@ -197,30 +206,41 @@ class Posterior(eqx.Module):
         """Draw ``n`` flat unconstrained vectors, those of :meth:`sample` with the same arguments."""
         key, n = random_key(key), whole("n", n)
         with drawing_on(devices):
-            if not self._finishes(finish):
-                return self._chunks(partial(flat, self.student, None), key, n)["z"]
-            assert self.record is not None
-            teacher = self.teacher or default_teacher(key, self._target(), self.student)
-            return finished(key, self._target(), self.student, teacher, self.record, n)
+            if self._route(finish) != "student":
+                return self._finished(key, n)
+            return self._chunks(partial(flat, self.student, None), key, n)["z"]
+
+    def _finished(self, key: Key, n: int) -> Float[np.ndarray, "n d"]:
+        """Draws picked by weights where these were chosen and bear it, else moved on from the record."""
+        assert self.record is not None
+        target, student = self._target(), self.student
+        if self.verdict is not None and self.verdict.route == "weights":
+            for candidates in (part * max(n, _FEWEST) for part in _CANDIDATES):
+                start, pick = jax.random.split(jax.random.fold_in(key, candidates))
+                z = self.draws(start, candidates, finish=False)
+                picked = importance_resample(pick, target, student, z, n)
+                if picked.pareto_k < TAIL_BAD and picked.ess >= n:
+                    return picked.z
+        teacher = self.teacher or default_teacher(key, target, student)
+        return finished(key, target, student, teacher, self.record, n)
 
     def _chunks(self, draw: Callable, key: Key, n: int) -> dict[str, np.ndarray]:
         return in_chunks(draw, key, n, chunk_of(self.student), that_draw())
 
-    def _finishes(self, finish: bool | None) -> bool:
-        """Whether draws are finished: as asked for, else where the fit did not trust its student."""
-        if finish is not None:
-            flag("finish", finish)
-        else:
-            finish = self.verdict is not None and not self.verdict.trusted and self.record is not None
-            finish = finish and not isinstance(self.target, StoredTarget)
-            if not self.trusted and self.verdict is not None:
+    def _route(self, finish: bool | None) -> str:
+        """Whose draws are given: as asked for, else as the verdict says."""
+        usual = "student" if self._own_draws_stand else "finished"
+        if finish is None:
+            stored = isinstance(self.target, StoredTarget)
+            if usual == "finished" and (stored or not self.trusted):
                 warnings.warn(self.verdict.sentence, stacklevel=4)
-        if finish and self.record is None:
+            return "student" if stored or self.record is None else usual
+        if flag("finish", finish) and self.record is None:
             raise IngredientError(
                 "finish=True needs the draws of the chains that a fit keeps, and this posterior has "
                 "none; use refine(key, n, steps)."
             )
-        return finish
+        return "finished" if finish else "student"
 
     @in_own_precision
     def refine(
@@ -411,8 +431,8 @@ class Posterior(eqx.Module):
         """
         if not self._own_draws_stand:
             raise IngredientError(
-                "break_even compares draws that can be used as they are, and this student is not "
-                "trusted; its finished draws cost transitions of a chain."
+                "break_even compares draws that can be used as they are, and those of this student "
+                "cannot; finished draws cost weights or transitions of a chain."
             )
         if nuts is not None:
             instance("nuts", NutsCost, "NutsCost(1.0, 100.0)", nuts)
@@ -422,7 +442,7 @@ class Posterior(eqx.Module):
     @property
     def _own_draws_stand(self) -> bool:
         """Whether nothing speaks against the student's own draws."""
-        return self.verdict is None or self.verdict.trusted
+        return self.verdict is None or self.verdict.own
 
     @in_own_precision
     def nuts_cost(self, key: Key | int | None = None, chains: int = 4) -> NutsCost:

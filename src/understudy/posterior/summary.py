@@ -27,8 +27,8 @@ def coordinate_names(target: Target) -> list[str]:
 
 
 def draws_to_look_at(result: Any, key: Key, n: int = _DRAWS) -> dict[str, Any]:
-    """Some named draws at no great cost: of the student where it is trusted, else of its chains."""
-    record, doubted = result.record, result.verdict is not None and not result.trusted
+    """Some named draws at no great cost: of the student where they are to be used, else finished."""
+    record, doubted = result.record, result.verdict is not None and not result.verdict.own
     if doubted and record is not None and not isinstance(result.target, StoredTarget):
         places = np.linspace(0, len(record) - 1, min(n, len(record)))
         drawn = named_rows(result.target, record[places.astype(int)])

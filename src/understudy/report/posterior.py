@@ -20,12 +20,10 @@ Arrays = Mapping[str, np.ndarray]
 _QUANTILES = (0.05, 0.5, 0.95)
 _NOTHING: Mapping[str, Arrays] = MappingProxyType({})
 
-# What follows from a verdict: trusted, not trusted, not converged.
-_MEANS = (
-    "So <code>sample</code> gives the student's own draws, independent and each one forward pass.",
-    "So <code>sample</code> gives draws of the chains, moved on by transitions, at the cost of these.",
-    "So no draws should be used as they are: fit with a larger budget, or write the model another way.",
-)
+_OWN = "So <code>sample</code> gives the student's own draws, independent and each one forward pass."
+_PICKED = "So <code>sample</code> gives draws picked by weights, among several times as many."
+_MOVED = "So <code>sample</code> gives draws of chains, moved on by transitions, at the cost of these."
+_NONE = "So no draws should be used: fit with a larger budget, or write the model another way."
 _NO_EVEN = (
     "The student's own draws are not trusted, so that they have no price to compare with that of NUTS."
 )
@@ -81,7 +79,8 @@ def _sentence(result: Any) -> str:
     verdict = getattr(result, "verdict", None)
     if verdict is None:
         return ""
-    means = _MEANS[0 if verdict.trusted else 1 if verdict.agreed else 2]
+    finished = _PICKED if verdict.route == "weights" else _MOVED if verdict.agreed else _NONE
+    means = _OWN if verdict.own else finished
     return f"<p>When it was fitted: {html.escape(verdict.sentence)} {means}</p>"
 
 
