@@ -308,11 +308,6 @@ def _check_rows(leaves: Sequence[Any]) -> None:
         )
 
 
-def batch_size(x: Condition) -> int:
-    """Number of conditions in a batch, one where there is no condition."""
-    return 1 if x is None else jax.tree.leaves(x)[0].shape[0]
-
-
 def _arrays(data: Any) -> PyTree:
     try:
         return jax.tree.map(jnp.asarray, data)

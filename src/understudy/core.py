@@ -372,6 +372,11 @@ def partition(tree: PyTree) -> tuple[PyTree, PyTree]:
     )
 
 
+def batch_size(x: Condition) -> int:
+    """Number of conditions in a batch, one where there is no condition."""
+    return 1 if x is None else jax.tree.leaves(x)[0].shape[0]
+
+
 def numbered(key: Key, i: ArrayLike) -> Key:
     """The i-th key of a loop, by counting.
 

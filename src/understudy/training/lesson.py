@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree, Scalar
 
-from understudy.batches import batch_size
 from understudy.core import (
     CONDITIONS,
     Condition,
@@ -18,6 +17,7 @@ from understudy.core import (
     Student,
     Target,
     Teacher,
+    batch_size,
     bind,
     prepared,
 )

@@ -15,9 +15,9 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from understudy.backend import backend
-from understudy.batches import Conditions, Reader, Stream, Window, batch_size, conditions_of, window
+from understudy.batches import Conditions, Reader, Stream, Window, conditions_of, window
 from understudy.checks import drawn, fits, random_key, whole
-from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, numbered
+from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, batch_size, numbered
 from understudy.devices import (
     Devices,
     everywhere,

@@ -195,7 +195,7 @@ class ProgressBar:
 def watch(chunk: Chunk) -> None:
     """Stop when nothing can be learnt, and say why; warn where something was left out."""
     if np.all(np.asarray(chunk.row["lost"]) == 1):
-        raise CannotMoveError(_lost_sentence(chunk.state, chunk.learner))
+        raise CannotMoveError(_lost_sentence(chunk.state))
     skipped = np.asarray(chunk.row["skipped"])
     for stage, share in zip(("student", "critic", "model"), np.moveaxis(skipped, -1, 0), strict=True):
         if np.all(share == 1):
@@ -218,7 +218,7 @@ def _stuck(chunk: Chunk) -> None:
     warnings.warn(sentence, stacklevel=3)
 
 
-def _lost_sentence(state: State, learner: Learner) -> str:
+def _lost_sentence(state: State) -> str:
     if np.asarray(state.step).ndim:
         state = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, state)
     names = f"{type(state.student).__name__}'s draws under {type(state.target).__name__}"
