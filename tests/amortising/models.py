@@ -51,15 +51,16 @@ def two_sites(y=None, w=None):
     numpyro.sample("w", dist.Normal(rate, 1).expand([3]).to_event(1), obs=w)
 
 
-def gaussian(likelihood=True, scale=1.0):
-    """One number with noise; ``scale`` other than one plants a wrong likelihood."""
+def gaussian(likelihood=True, scale=1.0, prior_mean=0.0):
+    """One number with noise; ``scale`` other than one plants a wrong likelihood, a mean a prior."""
     prior = {"mean": dist.Normal(0.0, 1.0)}
 
     def simulate(key, mean):
         return mean + jax.random.normal(key, (2,))
 
     def log_likelihood(x, mean):
-        return dist.Normal(mean, scale).log_prob(x).sum()
+        other = dist.Normal(prior_mean, 1.0).log_prob(mean) - prior["mean"].log_prob(mean)
+        return dist.Normal(mean, scale).log_prob(x).sum() + other
 
     return PriorSimulator(prior, simulate, log_likelihood if likelihood else None)
 

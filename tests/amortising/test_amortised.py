@@ -24,6 +24,7 @@ from understudy.amortising.learning import simulate
 from understudy.amortising.models import simulator_of
 from understudy.amortising.novelty import fit_novelty
 from understudy.core import IngredientError
+from understudy.evaluation.trust.findings import Trust
 from understudy.students import SplineFlow
 
 
@@ -148,7 +149,7 @@ def test_a_data_set_unlike_the_simulations_is_odd_yet_its_draws_are_right(with_s
     assert one.sample(0, 2000)["mean"].mean() == pytest.approx(27.0, abs=0.1)
 
 
-def test_a_table_of_pairs_has_no_density_and_says_so():
+def test_a_table_of_pairs_has_no_density_and_says_so(tmp_path):
     mean = np.random.default_rng(0).uniform(0, 1, 600)
     data = mean[:, None] + np.random.default_rng(1).normal(size=(600, 2))
     inference = untrained(Pairs({"mean": mean}, data, {"mean": dist.constraints.unit_interval}))
@@ -160,6 +161,9 @@ def test_a_table_of_pairs_has_no_density_and_says_so():
     with pytest.raises(IngredientError, match="teach needs a likelihood"):
         inference.teach(data[:2])
     assert "no likelihood" in str(inference)
+    assert "no likelihood" in str(samples)
+    page = inference.report(tmp_path / "page.html", Trust((), 0.0, 0)).read_text()
+    assert "three tests cannot be had" in page
 
 
 def test_saved_and_loaded_it_gives_the_same_draws(tmp_path):

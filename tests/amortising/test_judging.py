@@ -40,6 +40,12 @@ def test_a_likelihood_that_is_not_the_simulators_is_flagged(scale):
     assert verdicts["calibration"] == "ok"
 
 
+def test_a_prior_that_is_not_the_simulators_is_flagged():
+    verdicts = judged(Exact(), gaussian(prior_mean=1.0)).verdicts
+    assert verdicts["weighted calibration"] == "fail"
+    assert verdicts["calibration"] == "ok"
+
+
 @pytest.mark.parametrize("fault", [{"width": 1.3}, {"width": 0.8}, {"shift": 0.4}])
 def test_a_wrong_student_does_not_cast_doubt_on_a_right_likelihood(fault):
     assert judged(Exact(**fault)).verdicts["weighted calibration"] != "fail"

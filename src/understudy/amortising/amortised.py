@@ -112,9 +112,12 @@ class Samples(NamedTuple):
     def __str__(self) -> str:
         count = len(self.route)
         ways = ", ".join(f"{np.sum(self.route == way)} by {way}" for way in ROUTES)
+        # Without a likelihood there are no weights, so that no shape of their tail is a number.
+        judged = count == 0 or not np.isnan(self.pareto_k).all()
+        trusted = f"{self.trusted.sum()} trusted" if judged else "no likelihood to trust any by"
         return (
             f"{self.z.shape[1]:,} draws for each of {count:,} data sets: {ways}; "
-            f"{self.trusted.sum()} trusted, {self.novel.sum()} unlike anything simulated"
+            f"{trusted}, {self.novel.sum()} unlike anything simulated"
         )
 
 

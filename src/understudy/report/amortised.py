@@ -11,6 +11,11 @@ from understudy.report.figures import STUDENT, Picture, blank_panels, picture_by
 from understudy.report.page import as_bytes, document, figures_table, inlined
 from understudy.report.posterior import again, finding_part, stages_table, trust_table
 
+_NOT_TESTED = (
+    "There is no likelihood, so three tests cannot be had: of the likelihood of the truth, of weighted "
+    "draws, and of the weights over data sets. Nor is there a verdict for one data set."
+)
+
 
 def write_amortised_report(path: str | Path, result: Any, trust: Any, names: Sequence[str] = ()) -> Path:
     """Write the page.
@@ -23,6 +28,7 @@ def write_amortised_report(path: str | Path, result: Any, trust: Any, names: Seq
     """
     parts = [
         trust_table(trust),
+        "" if result.simulator.likelihood else f"<p>{_NOT_TESTED}</p>",
         *(finding_part(finding, names) for finding in trust.findings),
         stages_table(result.stages),
         _curve(np.asarray(result.curve)),
