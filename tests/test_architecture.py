@@ -22,7 +22,7 @@ VERBS = {"methods", "fitting", "amortising", "posterior", "evaluation", "report"
 LIBRARY = TRAINING | INGREDIENTS | VERBS | {"jobs"}
 ALLOWED = {
     "core": set(),
-    "surroundings": {"core"},
+    "surroundings": {"core", "backend"},
     "backend": set(),
     "programs": set(),
     "display": set(),

@@ -1,12 +1,13 @@
 """What is chosen for the machine: threads of linear algebra, devices of a CPU."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 from threadpoolctl import threadpool_info
 
-from understudy.backend import cores, plain_algebra
+from understudy.backend import cores, plain_algebra, see_cores
 
 
 def threads_of_algebra():
@@ -18,8 +19,12 @@ def test_plain_algebra_takes_one_thread_and_gives_the_others_back():
         pass  # loads the library
     before = threads_of_algebra()
     assert before
-    with plain_algebra():
-        assert set(threads_of_algebra()) == {1}
+    first, second = plain_algebra(), plain_algebra()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert set(threads_of_algebra()) == {1}, "the second block is under way"
+    second.__exit__(None, None, None)
     assert threads_of_algebra() == before
 
 
@@ -49,3 +54,9 @@ def test_batched_linear_algebra_on_every_core_ends():
     made = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     first, *others = map(float, made.stdout.split())
     assert others == pytest.approx([first] * 199, rel=1e-9)
+
+
+def test_the_user_says_how_many_threads_there_are(monkeypatch):
+    monkeypatch.setenv("PJRT_NPROC", "3")
+    see_cores()
+    assert os.environ["PJRT_NPROC"] == "3"

@@ -7,6 +7,7 @@ on CPUs; for the others the compiler's own choices hold, and the forms that they
 import contextlib
 import functools
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -91,8 +92,28 @@ def plain_algebra() -> Iterator[None]:
     XLA has threads of its own, on which such calls run side by side; where each of them takes several
     more, these spin while they wait for each other, and what takes milliseconds takes seconds.
     """
-    with _algebra().limit(limits=1, user_api="blas"):
+    with _PLAIN.lock:
+        if not _PLAIN.blocks:
+            _PLAIN.limits = _algebra().limit(limits=1, user_api="blas")
+        _PLAIN.blocks += 1
+    try:
         yield
+    finally:
+        with _PLAIN.lock:
+            _PLAIN.blocks -= 1
+            if not _PLAIN.blocks:
+                _PLAIN.limits.restore_original_limits()
+
+
+class _Plain:
+    """How many blocks of plain algebra are under way, in all threads, and what was before the first."""
+
+    def __init__(self) -> None:
+        self.lock, self.blocks = threading.Lock(), 0
+        self.limits: Any = None
+
+
+_PLAIN = _Plain()
 
 
 @functools.cache

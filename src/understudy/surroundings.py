@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import jax
 
+from understudy.backend import plain_algebra
 from understudy.core import IngredientError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -18,12 +19,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @contextlib.contextmanager
 def own_settings() -> Iterator[None]:
-    """Compute with JAX's own rules for dtypes, and go on where a number is not finite."""
+    """JAX's own rules for dtypes, plain linear algebra, and no stop where a number is not finite."""
     with (
         jax.numpy_dtype_promotion("standard"),
         jax.debug_nans(False),
         jax.debug_infs(False),
         enough_memory(),
+        plain_algebra(),
     ):
         yield
 

@@ -19,7 +19,7 @@ ROAD = (
     *("feedbacks/likelihood.py", "training/recording.py"),
 )
 BORDER = "training/border.py"
-HELPERS = {"core.py", "checks.py", "devices.py", "surroundings.py", "progress.py"}
+HELPERS = {"core.py", "checks.py", "backend.py", "devices.py", "surroundings.py", "progress.py"}
 HELPERS |= {"feedbacks/common.py", "teachers/adapters.py"}
 TARGET = understudy.LogDensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Float
 
-from understudy.backend import Options, backend, plain_algebra
+from understudy.backend import Options, backend
 from understudy.checks import LARGEST_COUNT
 from understudy.coordinates import Coordinates, plain_coordinates
 from understudy.core import Target
@@ -192,6 +192,6 @@ class Evaluations:
             if self.mesh is not None:
                 check_alike([rows, *jax.tree.leaves(given)], self.mesh)
                 given, rows = everywhere(given, self.mesh), split_rows(rows, self.mesh)
-            with with_others(self.mesh), plain_algebra():
+            with with_others(self.mesh):
                 log_p, slope = jax.device_get(program(self._arrays, given, rows))
         return np.asarray(log_p, float)[:n], np.asarray(slope, float)[:n]

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from understudy.backend import backend
+from understudy.backend import backend, plain_algebra
 from understudy.batches import Conditions, Reader, Stream, Window, conditions_of, window
 from understudy.checks import drawn, fits, random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, batch_size, numbered
@@ -339,7 +339,7 @@ class Training:
         arrays, rest = eqx.partition(state, eqx.is_array)
         if self.mesh is not None:
             arrays = everywhere(arrays, self.mesh)
-        with with_others(self.mesh):
+        with with_others(self.mesh), plain_algebra():
             done = self._compiled(self._fixed, arrays, np.asarray(count, _COUNT))
             arrays, info = jax.block_until_ready(done)
         return eqx.combine(arrays, rest), info
