@@ -110,6 +110,13 @@ def positive(name: str, value: Any) -> Float[Array, "..."]:
     return jnp.asarray(value, float)
 
 
+def not_negative(name: str, value: Any) -> Float[Array, "..."]:
+    """Zero or a positive number, or an array of them, as a leaf."""
+    if _fails(value, lambda v: (v >= 0) & np.isfinite(v)):
+        raise IngredientError(f"{name} must be 0 or more and finite, such as 1.0; {shown(value)} came.")
+    return jnp.asarray(value, float)
+
+
 def optional_positive(name: str, value: Any) -> Float[Array, "..."] | None:
     """A positive number as a leaf; None leaves the choice to the ingredient."""
     return None if value is None else positive(name, value)

@@ -145,6 +145,14 @@ def test_several_data_sets_are_one_vmap():
     np.testing.assert_allclose(both, expected, rtol=1e-5)
 
 
+def test_a_compiled_program_may_make_the_target():
+    """There every constant is traced, so checks look at what was given rather than at JAX's arrays."""
+    z = jax.random.normal(KEY, (21,))
+    made = jax.jit(lambda x: BayesianNetwork(x, Y, (4,), weights=2.0).log_density(z))(X)
+    expected = BayesianNetwork(X, Y, (4,), weights=2.0).log_density(z)
+    np.testing.assert_allclose(made, expected, rtol=1e-5)
+
+
 def test_data_never_learn():
     assert jax.tree.leaves(partition(BayesianNetwork(X, Y))[0]) == []
 
@@ -175,6 +183,8 @@ def test_it_fits_through_the_front_door():
         (lambda: BayesianNetwork(X, Y + 1), "recode"),
         (lambda: BayesianNetwork(X, Y, likelihood="poisson"), "likelihood is one of"),
         (lambda: BayesianNetwork(X, Y, prior_scale=0.0), "positive"),
+        (lambda: BayesianNetwork(X, Y, weights=-1.0), "0 or more"),
+        (lambda: BayesianNetwork(X, Y, weights=np.ones(3)), "one for every label"),
         (lambda: BayesianNetwork(X, Y).tempered(0.0), "temperature"),
         (lambda: BayesianNetwork(X, Y).predict(jnp.zeros((1, 251)), X[:, :2]), "3 columns"),
     ],

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import paramax
 from jax.scipy.special import entr, logsumexp, xlogy
 from jax.scipy.stats import norm
 from jaxtyping import Array, ArrayLike, Float, Int, Scalar
 
-from understudy.checks import function, number, one_of, positive, shown, sizes, whole
+from understudy.checks import function, not_negative, number, one_of, positive, shown, sizes, whole
 from understudy.core import Condition, IngredientError, Key, Target
 from understudy.networks import join_layers, layers_size, split_layers
 
@@ -228,10 +229,10 @@ def logistic_regression(
 
 
 def _weights_of_rows(weights: Any, labels: Array) -> Array:
-    given = number("weights", 1.0 if weights is None else weights)
-    if given.shape not in {(), labels.shape} or bool((given < 0).any()):
+    given = not_negative("weights", 1.0 if weights is None else weights)
+    if given.shape not in {(), labels.shape}:
         raise IngredientError(
-            f"weights are 0 or more, one number or one for every label, of shape {labels.shape}; "
+            f"weights are one number or one for every label, of shape {labels.shape}; "
             f"{shown(weights)} came."
         )
     return jnp.broadcast_to(given, labels.shape)
@@ -248,8 +249,8 @@ def _check_rows(features: Array, labels: Array) -> None:
 def _check_labels(labels: Array, likelihood: str, classes: int) -> None:
     if likelihood == "gaussian" or isinstance(labels, jax.core.Tracer):
         return
-    allowed = jnp.arange(2 if likelihood == "binary" else classes)
-    if not bool(jnp.isin(labels, allowed).all()):
+    allowed = np.arange(2 if likelihood == "binary" else classes)
+    if not np.isin(np.asarray(labels), allowed).all():
         raise IngredientError(
             f"Labels of a {likelihood} likelihood are {', '.join(map(str, allowed.tolist()))}; "
             f"{shown(sorted(set(labels.tolist()))[:5])} came; recode them, or choose another likelihood."
