@@ -62,8 +62,9 @@ def backend(name: str | None = None) -> Backend:
 
 # Threads of XLA for every core, and how many at least. A batched operation of linear algebra runs on one
 # of them, hands its parts to all and waits; where as many such operations run as there are threads, they
-# wait for ever. Threads that wait cost nothing.
-_THREADS, _FEWEST = 4, 16
+# wait for ever. Large operations are cut into as many parts as there are threads, so that more
+# of them cost time as well.
+_THREADS, _FEWEST = 4, 8
 
 
 def see_cores() -> None:
