@@ -127,6 +127,12 @@ STUDENTS = {
     "GaussianEncoder": StudentCase(
         lambda key, target: students.gaussian_encoder(key, 2, X[0], hidden=(8,)), "conditional"
     ),
+    "FlowEncoder": StudentCase(
+        lambda key, target: students.flow_encoder(
+            key, students.gaussian_encoder(key, 2, X[0], hidden=(8,)), layers=2, width=8
+        ),
+        "conditional",
+    ),
     "NoisyEncoder": StudentCase(
         lambda key, target: students.NoisyEncoder(key, 2, (8, 8), noise=3, **SMALL), "images"
     ),

@@ -176,7 +176,7 @@ def train_method(
             now = Trained(**files.load(file))
         else:
             start = now.student if stage.encoder == kind else None
-            start = start or make_student(stage.encoder, student_key, len(pixels))
+            start = start or make_student(stage.encoder, student_key, len(pixels), now.student)
             now = _train_stage(place, stage, (begun, stage.share), now, start, pixels, plan, bar)
             files.save(file, {name: getattr(now, name) for name in now.__dataclass_fields__})
             for checkpoint in place.glob("checkpoint-*"):
@@ -233,9 +233,8 @@ def _train_stage(
         checkpoint_seconds=60.0,
         callbacks=[live, budget],
         optimiser=adam(stage.rate, updates, part),
-        model_optimiser=adam(stage.rate, updates, part),
+        model_optimiser=adam(stage.rate, updates, part) if stage.theta else None,
         critic_optimiser=adam(stage.critic_rate, updates, part, b1=0.5),
-        **stage.settings,
     )
     live.look(fitted.state, fitted.history["acceptance"][-1])
     target: Any = fitted.state.target

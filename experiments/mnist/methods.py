@@ -5,8 +5,7 @@ noise; "eta" takes eps = eta, "root" takes eps = eta^2 / 2, the eps of a leapfro
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import jax
 
@@ -25,7 +24,9 @@ from understudy.networks.images import ImageCriticBuilder, ImageDecoder
 from understudy.students import (
     ChainTable,
     DropoutEncoder,
+    GaussianEncoder,
     NoisyEncoder,
+    flow_encoder,
     image_encoder,
     semi_implicit_encoder,
 )
@@ -44,14 +45,14 @@ class Stage:
 
     Attributes:
         name: of what is trained in it; stages of one name and share are trained once and shared.
-        encoder: "gaussian", "CNN-G", "CNN-B", "semi-implicit" or "table" (a chain per image, no
+        encoder: "gaussian", "flow", "CNN-G", "CNN-B", "semi-implicit" or "table" (a chain per image, no
             encoder).
         teacher: makes the teacher, given the reading of the paper's eta.
         feedback: makes the feedback.
         share: of the method's core-seconds.
         rate: peak of Adam's learning rate, of encoder and decoder; it falls over all stages.
         critic_rate: of the critic's.
-        settings: others of ``fit``.
+        theta: whether theta learns; where it rests, a new encoder is taught on the decoder as it is.
     """
 
     name: str
@@ -61,7 +62,7 @@ class Stage:
     share: float = 1.0
     rate: float = 1e-3
     critic_rate: float = 1e-3
-    settings: dict[str, Any] = field(default_factory=dict)
+    theta: bool = True
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,13 @@ def make_model(key: Key) -> LatentVariableModel:
     return LatentVariableModel(ImageDecoder(key, DIM, SIZE), DIM)
 
 
-def make_student(encoder: str, key: Key, rows: int) -> Student:
-    """An encoder of one of the kinds, untrained."""
+def make_student(encoder: str, key: Key, rows: int, before: Student | None = None) -> Student:
+    """An encoder of one of the kinds, untrained; a flow goes around the Gaussian encoder before it."""
     if encoder == "gaussian":
         return image_encoder(key, DIM, SIZE)
+    if encoder == "flow":
+        place = before if isinstance(before, GaussianEncoder) else image_encoder(key, DIM, SIZE)
+        return flow_encoder(jax.random.fold_in(key, 1), place)
     if encoder == "CNN-G":
         return NoisyEncoder(key, DIM, SIZE)
     if encoder == "CNN-B":
@@ -186,11 +190,30 @@ def _after_vae(
     return f"{kind}, T={' then '.join(map(str, transitions))}", method
 
 
-def _ours_wild(encoder: str, transitions: int, warm: float = 0.5) -> tuple[str, Method]:
+def _ours_wild(
+    encoder: str, transitions: int, rest: float = 0.2, warm: float = 0.5
+) -> tuple[str, Method]:
+    """First as the VAE; then a wild encoder is taught while theta rests, then both learn.
+
+    Chains that start at the draws of an encoder that knows nothing ruin the decoder.
+    """
     name = f"HMC-AMC {encoder}, T={transitions}"
-    taught = Stage(name, encoder, _hamiltonian(transitions), _jensen_shannon, 1 - warm, 2e-3)
+    teacher = _hamiltonian(transitions)
+    parts = ((f"{name}, theta at rest", rest, False), (name, 1 - warm - rest, True))
+    taught = [
+        Stage(called, encoder, teacher, _jensen_shannon, share, 2e-3, theta=theta)
+        for called, share, theta in parts
+    ]
+    stages = (_vae(warm), *taught)
+    return name, Method(stages, encoder, amortised=True, learns_from_teacher=True, wild=True)
+
+
+def _flow_loop(transitions: int, warm: float = 0.5) -> tuple[str, Method]:
+    """As the loop of the Gaussian encoder, but that a flow bends its noise from half-way on."""
+    name = f"HMC-AMC flow, T={transitions}"
+    taught = Stage(name, "flow", _hamiltonian(transitions), _both_kl, 1 - warm, 2e-3)
     return name, Method(
-        (_vae(warm), taught), encoder, amortised=True, learns_from_teacher=True, wild=True
+        (_vae(warm), taught), "flow", amortised=True, learns_from_teacher=True, own_proposal=True
     )
 
 
@@ -216,6 +239,7 @@ def _wild_loop(transitions: int, warm: float = 0.5) -> tuple[str, Method]:
 
 _MCMC_VI = Stage("MCMC-VI", "gaussian", _langevin(5, 0.2), ExclusiveKL)
 _INCLUSIVE = Stage("AMC Gaussian", "gaussian", _langevin(5, 0.2), InclusiveKL)
+_FLOW = Stage("AMC flow", "flow", _langevin(5, 0.2), InclusiveKL)
 _PERSISTENT = Stage("persistent MCMC", "table", _langevin(50, 0.02), Copy)
 
 METHODS: dict[str, Method] = {
@@ -224,10 +248,13 @@ METHODS: dict[str, Method] = {
     "AMC Gaussian, T=5, eta=0.2": Method(
         (_INCLUSIVE,), amortised=True, learns_from_teacher=True, own_proposal=True
     ),
+    "AMC flow, T=5, eta=0.2": Method(
+        (_FLOW,), "flow", amortised=True, learns_from_teacher=True, own_proposal=True
+    ),
     **dict(_amc(encoder, *how) for encoder in ("CNN-G", "CNN-B") for how in ((5, 0.2), (50, 0.02))),
     **dict(map(_avb, ("CNN-G", "CNN-B"))),
     "persistent MCMC, T=50, eta=0.02": Method((_PERSISTENT,), "none"),
     **dict([_ours(2), _ours(4), _ours(4, 12), _ours_semi_implicit(4)]),
-    **dict([_loop(4), _loop(4, 12), _wild_loop(4), _ours_wild("CNN-G", 4)]),
+    **dict([_loop(4), _loop(4, 12), _flow_loop(4), _wild_loop(4), _ours_wild("CNN-G", 4)]),
 }
 QUICK = ("VAE", "HMC-VI, T=2", "AMC CNN-G, T=5, eta=0.2", "persistent MCMC, T=50, eta=0.02")

@@ -44,7 +44,7 @@ def shrunk(monkeypatch, convolutions):
     monkeypatch.setattr(methods, "DIM", 2)
     monkeypatch.setattr(methods, "SIZE", (8, 8))
 
-    def student(encoder, key, rows):
+    def student(encoder, key, rows, before=None):
         assert encoder == "gaussian"
         if convolutions:
             return image_encoder(key, 2, (8, 8), **SMALL)
@@ -218,6 +218,31 @@ def test_every_method_is_made_of_ingredients_that_fit():
         student = eqx.filter_eval_shape(methods.make_student, last, jax.random.key(0), 10)
         assert method.wild == (last in ("CNN-G", "CNN-B", "semi-implicit"))
         assert isinstance(student, ExplicitStudent) or not method.own_proposal
+
+
+def test_theta_rests_where_a_stage_says_so(small, tmp_path):
+    rest, learn = (
+        methods.Stage("a stage", "gaussian", methods._none, ExclusiveKL, 1.0, theta=theta)
+        for theta in (False, True)
+    )
+    start = course.make_model(jax.random.split(jax.random.key(0))[0])
+    kept, moved = (
+        course.train_method(tmp_path / str(stage.theta), methods.Method((stage,)), small, plan())
+        for stage in (rest, learn)
+    )
+    assert_same(kept.model, start)
+    assert any(not np.array_equal(a, b) for a, b in zip(leaves(moved.model), leaves(start), strict=True))
+
+
+def test_a_wild_encoder_that_takes_over_is_taught_before_theta_learns_from_it():
+    taught = [stage for stage in mnist.METHODS["HMC-AMC CNN-G, T=4"].stages if stage.encoder == "CNN-G"]
+    assert [stage.theta for stage in taught] == [False, True]
+
+
+def test_a_flow_takes_over_the_gaussian_encoder_before_it():
+    place = image_encoder(jax.random.key(3), methods.DIM, methods.SIZE)
+    made = methods.make_student("flow", jax.random.key(0), 10, place)
+    assert made.place is place
 
 
 def test_the_first_test_images_do_not_depend_on_how_many_are_asked_for():

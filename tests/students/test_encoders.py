@@ -15,8 +15,11 @@ from understudy.networks import Perceptron, join_layers, layers_size, split_laye
 from understudy.students import (
     DiagonalGaussian,
     Dropout,
+    FlowEncoder,
     GaussianEncoder,
+    SplineFlow,
     TruncatedChain,
+    flow_encoder,
     gaussian_encoder,
 )
 from understudy.targets import BayesianNetwork
@@ -34,6 +37,42 @@ class Gaussian(Target):
     def log_density(self, z, x=None):
         centre = 0.0 if x is None else x
         return -0.5 * jnp.sum(self.precision * (z - centre) ** 2)
+
+
+def bent(key, dim):
+    """A flow encoder whose flow has learnt something."""
+    encoder = flow_encoder(key, gaussian_encoder(key, dim, CONDITION, hidden=(8,)), layers=2, width=8)
+    return eqx.tree_at(lambda e: e.flow.leave, encoder, replace_fn=lambda leave: 100 * leave)
+
+
+def test_the_density_of_a_flow_encoder_integrates_to_one_and_is_that_of_its_draws():
+    encoder = bent(KEY, 2)
+    mean, log_scale = encoder.place.parameters(CONDITION)
+    line = jnp.linspace(-9, 9, 301)
+    noise = jnp.stack(jnp.meshgrid(line, line), -1).reshape(-1, 2)
+    grid = mean + jnp.exp(log_scale) * noise
+    density = jnp.exp(jax.jit(jax.vmap(lambda z: encoder.log_prob(z, CONDITION)))(grid))
+    cell = (line[1] - line[0]) ** 2 * jnp.exp(log_scale.sum())
+    assert float(density.sum() * cell) == pytest.approx(1, abs=0.01)
+    draws = np.asarray(eqx.filter_jit(lambda k: encoder.sample(k, CONDITION, 20_000))(KEY), float)
+    expected = np.asarray((density[:, None] * grid).sum(0) * cell)
+    assert np.all(np.abs(draws.mean(0) - expected) < 0.02 + 4.5 * draws.std(0) / np.sqrt(20_000))
+    plain = encoder.place.sample(KEY, CONDITION, 20_000)
+    assert np.abs(draws.std(0) / np.asarray(plain).std(0) - 1).max() > 0.05, "the flow bends"
+
+
+def test_a_flow_encoder_begins_as_the_encoder_inside():
+    place = gaussian_encoder(KEY, 2, CONDITION, hidden=(8,))
+    encoder, z = flow_encoder(KEY, place), jnp.array([0.3, -1.0])
+    assert float(encoder.log_prob(z, CONDITION) - place.log_prob(z, CONDITION)) == pytest.approx(
+        0, abs=0.05
+    )
+
+
+def test_the_parts_of_a_flow_encoder_have_one_size():
+    place = gaussian_encoder(KEY, 2, CONDITION, hidden=(8,))
+    with pytest.raises(IngredientError, match="size 2 and flow of size 3"):
+        FlowEncoder(place, SplineFlow(KEY, 3, jnp.zeros(4), layers=1, width=4))
 
 
 def test_encoder_density_is_that_of_scipy_and_of_its_draws():

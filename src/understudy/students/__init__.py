@@ -4,7 +4,7 @@ from understudy.students.chain import TruncatedChain
 from understudy.students.couplings import CouplingFlow
 from understudy.students.discrete import Autoregressive, Bernoulli, Categorical
 from understudy.students.dropout import Dropout
-from understudy.students.encoders import GaussianEncoder, gaussian_encoder
+from understudy.students.encoders import FlowEncoder, GaussianEncoder, flow_encoder, gaussian_encoder
 from understudy.students.flow import Flow, autoregressive_flow, coupling_flow
 from understudy.students.gaussian import (
     DiagonalGaussian,
@@ -32,6 +32,7 @@ __all__ = [
     "Dropout",
     "DropoutEncoder",
     "Flow",
+    "FlowEncoder",
     "FullGaussian",
     "Gated",
     "GaussianEncoder",
@@ -49,6 +50,7 @@ __all__ = [
     "VariationalProgram",
     "autoregressive_flow",
     "coupling_flow",
+    "flow_encoder",
     "gaussian_encoder",
     "image_encoder",
     "semi_implicit",
