@@ -17,7 +17,7 @@ from numpyro.primitives import Messenger
 
 from understudy.amortising.observations import DataSet, Layout, ObservedSite, hidden
 from understudy.amortising.simulators import Simulator
-from understudy.checks import calling, shown
+from understudy.checks import calling, first_line, shown
 from understudy.core import IngredientError, Key, Target
 from understudy.surroundings import own_settings
 from understudy.targets.numpyro import NumPyroTarget, check_arguments, filled, from_numpyro
@@ -290,7 +290,7 @@ def _first_run(observing: Observing) -> dict[str, Any]:
     except IngredientError:
         raise
     except Exception as error:
-        first = (str(error).strip().splitlines() or [""])[0]
+        first = first_line(error)
         raise IngredientError(
             f"The model {observing.__name__} cannot be run without its data ({type(error).__name__}: "
             f"{first}); give all its other arguments, and let it draw the observed sites where their "
@@ -391,7 +391,7 @@ def _can_miss(layout: Layout, target: ModelTarget, filler: DataSet, other: dict[
     generator, values, seen = np.random.default_rng(2), {}, {}
     for name, shape, event in layout.sites:
         seen[name] = np.asarray(generator.random(shape[: len(shape) - event]) > 0.5)
-        there = seen[name].reshape(*seen[name].shape, *[1] * event)
+        there = seen[name].reshape((*seen[name].shape, *[1] * event))
         values[name] = np.where(there, filler.values[name], np.asarray(other[name]["value"]))
     known = filler._replace(seen=seen)
     return _as_likely(target, known, known._replace(values=values))

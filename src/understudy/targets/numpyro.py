@@ -18,7 +18,7 @@ from numpyro.infer import log_likelihood as numpyro_log_likelihood
 from numpyro.infer import util as numpyro_util
 from numpyro.primitives import Messenger
 
-from understudy.checks import shown, shown_text
+from understudy.checks import first_line, shown, shown_text
 from understudy.core import Condition, IngredientError, Key, Site, Target
 from understudy.programs import jit_of_few
 from understudy.surroundings import own_settings, with_own_settings
@@ -335,7 +335,7 @@ def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
 
 
 def _cannot_run(model: Callable, error: Exception) -> IngredientError:
-    first = (str(error).strip().splitlines() or ["no message"])[0]
+    first = first_line(error)
     return IngredientError(
         f"The model {_name(model)} cannot be run with these arguments ({type(error).__name__}: "
         f"{shown_text(first, 200)}); call it as from_numpyro(model, *args, **kwargs) with the data it "
