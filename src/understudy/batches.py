@@ -312,8 +312,9 @@ def _check_function(data: Callable) -> None:
     if not takes(data, 1):
         raise IngredientError(f"{doing}; {shown(data)} takes other arguments.")
     with calling(doing):
-        batch = jax.eval_shape(data, jax.random.key(0))
-    _check_rows(jax.tree.leaves(batch))
+        leaves = jax.tree.leaves(jax.eval_shape(data, jax.random.key(0)))
+    if leaves:
+        _check_rows(leaves)
 
 
 def _check_rows(leaves: Sequence[Any]) -> None:

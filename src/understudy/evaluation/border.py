@@ -59,9 +59,12 @@ def _setting(name: str, default: Any, value: Any) -> Any:
         if not isinstance(value, str):
             raise IngredientError(f"{name} is a word, such as {default!r}; {shown(value)} came.")
         return value
-    if default is None and np.ndim(optional_positive(name, value)):
+    if default is not None:
+        return value
+    number = optional_positive(name, value)
+    if np.ndim(number):
         raise IngredientError(f"{name} is one positive number; {shown(value)} came.")
-    return value
+    return number
 
 
 def _shape(name: str, value: Any, axes: int) -> tuple[int, ...]:
