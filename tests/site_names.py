@@ -17,7 +17,7 @@ NAMES = [
     "log_student", "z", "key", "n",
     # Slashes, ends of lines, halves of characters, equal in some form, formulas, of other programs.
     "mu/", "/", "//", "a//b", ".", "\n", "\r\n", "\x85", "\u2029", "\uffff", "\U0010ffff",
-    "\U000e0001", "mu\x00", "\x00mu", "\udc80", "a\u0300\u0301", "\u017f", "\u212a", "\u2126", "\u2460", "x\xb2",
+    "\U000e0001", "mu\x00", "\x00mu", "\udc80", "a\u0300\u0301", "\u017f", "\u212a", "\u2126", "\u2460",
     "x" * 255, "\xe9" * 128, "COM1", "aux", "$$", "$", "\\", "%(x)s", "{0}", "__array__", "_FillValue",
     "coords", "attrs", "dims", "values", "name", "draw_dim_0", "posterior/mu", "groups", "file.npy",
     ".npy", "mu.npy.npy", "'", '"', '""', ",", ";", "=cmd|'/c calc'!A0", "+cmd", "nan ", "1_000",
