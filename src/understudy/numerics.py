@@ -203,6 +203,11 @@ def stein_kernel(
 # Densities at draws.
 
 
+def log_standard(u: Float[AnyArray, "*n d"]) -> Any:
+    """Log density of a standard Gaussian, at one point or at every row."""
+    return -0.5 * (u**2).sum(-1) - 0.5 * u.shape[-1] * np.log(2 * np.pi)
+
+
 class Densities(NamedTuple):
     """Log density of the target and of the student (None for wild students) at draws."""
 

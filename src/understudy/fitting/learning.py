@@ -22,11 +22,13 @@ from understudy.backend import backend
 from understudy.coordinates import Coordinates, match_knots, rank_of
 from understudy.core import Condition, Target
 from understudy.feedbacks import InclusiveKL
+from understudy.numerics import log_standard
 from understudy.students.couplings import CouplingFlow
 from understudy.students.placed import Placed
 from understudy.surroundings import own_settings
 from understudy.teachers.recorded import Recorded
 from understudy.training import Learner, State, Training
+from understudy.training.update import paced
 
 ROWS = 256
 RECORDED = 16_384
@@ -88,7 +90,7 @@ class Candidate(NamedTuple):
         log_inside = np.zeros(len(z))
         if self.flow is not None:
             u, log_inside = in_blocks(_carry_back, self.flow, u)
-        return (_log_wide(u) if wide else _log_standard(u)) - log_inside - log_volume
+        return (_log_wide(u) if wide else log_standard(u)) - log_inside - log_volume
 
     def _carry(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.flow is None:
@@ -112,21 +114,15 @@ def _noise(
     generator = np.random.default_rng(seed)
     noise = generator.normal(size=(n, d))
     if not wide:
-        return noise, _log_standard(noise)
+        return noise, log_standard(noise)
     rows = np.arange(0, n, 2)
     noise[rows, generator.integers(0, d, len(rows))] *= _WIDE
     return noise, _log_wide(noise)
 
 
-def _log_standard(u: np.ndarray) -> np.ndarray:
-    return -0.5 * (u**2).sum(1) - 0.5 * u.shape[1] * math.log(2 * math.pi)
-
-
 def _log_wide(u: np.ndarray) -> np.ndarray:
     larger = 0.5 * u**2 * (1 - _WIDE**-2) - math.log(_WIDE)
-    return (
-        _log_standard(u) + np.logaddexp(0.0, logsumexp(larger, 1) - math.log(u.shape[1])) - math.log(2)
-    )
+    return log_standard(u) + np.logaddexp(0.0, logsumexp(larger, 1) - math.log(u.shape[1])) - math.log(2)
 
 
 def in_blocks(function: Any, flow: CouplingFlow, u: Float[np.ndarray, "n d"]) -> Any:
@@ -154,7 +150,7 @@ def _carry_back(flow: CouplingFlow, rows: Array) -> tuple[Array, Array]:
 def log_probs(flow: CouplingFlow, u: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
     """Log densities of a flow at rows."""
     noise, log_volume = in_blocks(_carry_back, flow, u)
-    return _log_standard(noise) - log_volume
+    return log_standard(noise) - log_volume
 
 
 class Learning:
@@ -259,17 +255,12 @@ class Pupil:
         with own_settings(), jax.default_prng_impl(backend().keys):
             for done in range(0, updates, _CHUNK):
                 now = last + (rate - last) * 0.5 * (1 + math.cos(math.pi * done / updates))
-                state, _ = self.training.advance(_paced(state, now), _CHUNK)
+                state, _ = self.training.advance(paced(state, now), _CHUNK)
                 score = float(log_probs(state.student, held).mean())
                 if score > best:
                     best, self.best = score, state.student
         self.state = state
         return best
-
-
-def _paced(state: State, rate: float) -> State:
-    where = lambda s: s.memory["student"].hyperparams["learning_rate"]  # noqa: E731
-    return eqx.tree_at(where, state, jnp.asarray(rate, jnp.float32))
 
 
 def _flat_adam(learning_rate: Any) -> optax.GradientTransformation:

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from understudy.coordinates import Walls, plain_coordinates
 from understudy.core import IngredientError, Target
 from understudy.fitting.evaluations import Evaluations
+from understudy.numerics import log_standard
 from understudy.posterior.prior import prior_draws
 
 Evaluate = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -95,8 +96,7 @@ class _Gaussian(NamedTuple):
         """Draws and their log densities."""
         seen = noise @ self.basis
         z = self.mean + (noise + (seen @ self.inner.T - seen) @ self.basis.T) * self.root
-        log_q = -0.5 * (noise**2).sum(1) - self.log_root - 0.5 * noise.shape[1] * np.log(2 * np.pi)
-        return z, log_q
+        return z, log_standard(noise) - self.log_root
 
 
 def candidates(target: Target, generator: np.random.Generator, count: int) -> Float[np.ndarray, "n d"]:

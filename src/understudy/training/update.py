@@ -358,6 +358,12 @@ def descend(
     return _step(optimiser, module, memory, *_value_and_gradient(loss, module), guard)
 
 
+def paced(state: State, rate: float) -> State:
+    """The state with another rate of learning, for an optimiser of ``optax.inject_hyperparams``."""
+    where = lambda s: s.memory["student"].hyperparams["learning_rate"]  # noqa: E731
+    return eqx.tree_at(where, state, jnp.asarray(rate, jnp.float32))
+
+
 def _value_and_gradient(loss: Callable[[PyTree], Scalar], module: PyTree) -> tuple[Scalar, PyTree]:
     parameters, rest = partition(module)
     return jax.value_and_grad(lambda p: loss(eqx.combine(p, rest)))(parameters)
