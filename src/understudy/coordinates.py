@@ -6,17 +6,17 @@ fall as a power), and is shifted, scaled and, where the support has a wall, bent
 Everything is kept in double precision, since a mean of 1,000 with a deviation of 0.0001 needs it.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
-from understudy.numerics import AnyArray
+from understudy.numerics import AnyArray, in_blocks
 from understudy.surroundings import double_precision
 
 # Past this size a covariance is kept as a diagonal and a few directions.
@@ -94,6 +94,7 @@ class Coordinates(eqx.Module):
 
     @property
     def _lines(self) -> Any:
+        assert self.knots is not None
         return _grid(self.knots.shape[1]) if self.grid is None else self.grid
 
     def scores(self, z: Any, xp: Any = np) -> tuple[Any, Any]:
@@ -138,13 +139,8 @@ def _is_large(rows: Any, xp: Any) -> bool:
 
 def _in_blocks(function: Any, coordinates: Coordinates, rows: np.ndarray) -> Any:
     """A compiled function of some rows at a time: numpy goes through memory for every operation."""
-    block, n = max(1, _AT_ONCE // rows.shape[1]), len(rows)
-    parts = []
     with double_precision():
-        for i in range(0, n, block):
-            some = np.resize(rows[i : i + block], (block, rows.shape[1]))
-            parts.append(jax.device_get(function(coordinates, some)))
-    return tuple(np.concatenate(part)[:n] for part in zip(*parts, strict=True))
+        return in_blocks(partial(function, coordinates), rows, block=max(1, _AT_ONCE // rows.shape[1]))
 
 
 @eqx.filter_jit

@@ -220,7 +220,7 @@ class Learning:
     ):
         self.conditions = Simulations(simulator, batch_size(simulator))
         learner = Learner(InclusiveKL(control=False), particles=1, optimiser=paced_adam())
-        target = OfPair(None, simulator.target.dim)
+        target = OfPair(target=None, dim=simulator.target.dim)
         ingredients = (learner, target, Told(student), Identity(), self.conditions)
         split = devices is None
         training = Training(*ingredients, seed=seed, devices=devices, split=split)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from understudy.checks import flag, optional_positive, random_key, shown, whole
+from understudy.checks import flag, optional, positive, random_key, shown, whole
 from understudy.core import IngredientError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -61,7 +61,7 @@ def _setting(name: str, default: Any, value: Any) -> Any:
         if not isinstance(value, str):
             raise IngredientError(f"{name} is a word, such as {default!r}; {shown(value)} came.")
         return value
-    return optional_positive(name, value) if default is None else value
+    return optional(positive, name, value) if default is None else value
 
 
 def _shape(name: str, value: Any, axes: int) -> tuple[int, ...]:

@@ -247,8 +247,12 @@ def _climb(evaluate: Evaluate, z: np.ndarray, unit: np.ndarray) -> list[_Path]:
             step[i] = min(1.0, 4 * step[i])
             trail[i].append((z[i].copy(), slope[i].copy(), log_p[i]))
             alive[i] = gain > 1e-6 * max(1.0, abs(log_p[i]) * 1e-6) and np.isfinite(log_p[i])
-    parts = ((np.stack(part) for part in zip(*one, strict=True)) for one in trail)
-    return [_Path(*part, one) for part, one in zip(parts, unit, strict=True)]
+    return [_stacked(points, own) for points, own in zip(trail, unit, strict=True)]
+
+
+def _stacked(points: list[tuple], unit: np.ndarray) -> _Path:
+    x, slope, log_p = (np.stack(part) for part in zip(*points, strict=True))
+    return _Path(x, slope, log_p, unit)
 
 
 def _direction(slope: np.ndarray, pairs: list) -> np.ndarray:
