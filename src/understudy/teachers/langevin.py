@@ -1,4 +1,4 @@
-"""Langevin dynamics without an accept test."""
+"""Langevin dynamics without an accept test; with one they are :func:`~understudy.teachers.mala`."""
 
 from typing import Any
 
