@@ -6,6 +6,7 @@ fall as a power), and is shifted, scaled and, where the support has a wall, bent
 Everything is kept in double precision, since a mean of 1,000 with a deviation of 0.0001 needs it.
 """
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,7 +30,6 @@ _FEW = 200
 _LARGE, _AT_ONCE = 2**21, 2**18
 _LARGEST = 300.0
 _KNOTS, _OUTER, _MISS, _TAIL, _FLATTEST = 21, 2.5, 0.03, 4, 0.002
-_PLAIN = ("directions", "stretch", "margins", "walls", "heavy")
 # Steps of Newton's that give Lambert's function to rounding.
 _NEWTON = 6
 # Tukey's h that are tried where curves miss by more than the first number, and what they may miss by
@@ -227,7 +227,7 @@ def match_knots(
     What a student has right but for ``miss``, in scores, is left to it: draws can tell no more.
     """
     w = turned(h, np.asarray(coordinates.directions), np.asarray(coordinates.stretch))
-    bare = _bare(coordinates)
+    bare = dataclasses.replace(coordinates, knots=None, grid=None)
     levels = np.linspace(0, 1, 2 * _KNOTS + 1)[1:-1]
     levels = np.unique(np.r_[0.006, 0.02, levels, 0.98, 0.994])
     xs, ys = np.quantile(w, levels, axis=0).T, _score_quantiles(bare, z, levels)
@@ -243,11 +243,6 @@ def match_knots(
     ys = ys[:, middle : middle + 1] + rise - rise[:, middle : middle + 1]
     where = lambda c: (c.knots, c.grid)  # noqa: E731
     return eqx.tree_at(where, bare, (ys, xs), is_leaf=lambda leaf: leaf is None)
-
-
-def _bare(coordinates: Coordinates) -> Coordinates:
-    """The coordinates without their lines."""
-    return Coordinates(**{name: getattr(coordinates, name) for name in _PLAIN})
 
 
 def _score_quantiles(coordinates: Coordinates, z: Any, levels: np.ndarray) -> Float[np.ndarray, "d k"]:

@@ -70,15 +70,15 @@ def mnist() -> Images:
     labels, test_labels = labels.astype(int), test_labels.astype(int)
     cut = len(images) - VALIDATION
     return Images(
-        "mnist",
-        images[:cut],
-        labels[:cut],
-        images[cut:],
-        labels[cut:],
-        test,
-        test_labels,
-        "LeCun, Cortes and Burges, The MNIST database of handwritten digits, 1998",
-        "none stated",
+        name="mnist",
+        train=images[:cut],
+        train_labels=labels[:cut],
+        validation=images[cut:],
+        validation_labels=labels[cut:],
+        test=test,
+        test_labels=test_labels,
+        source="LeCun, Cortes and Burges, The MNIST database of handwritten digits, 1998",
+        licence="none stated",
     )
 
 
