@@ -83,8 +83,8 @@ def several(name: str, kind: type, example: str, values: Any) -> tuple:
 
 def sizes(name: str, value: Any, least: int = 0) -> list[int]:
     """Several whole numbers, the widths of layers say; at least so many of them."""
-    listed = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
-    if not listed or np.ndim(value) != 1 or len(value) < least:
+    listed = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes | bytearray)
+    if not listed or np.ndim(np.asarray(value, object)) != 1 or len(value) < least:
         raise IngredientError(f"{name} is a list of sizes, such as (20, 20); {shown(value)} came.")
     return [whole(f"every size in {name}", size) for size in value]
 
@@ -171,9 +171,11 @@ def calling(what: str) -> Iterator[None]:
     """Around a call of a user's function: what it raises becomes a sentence, ``what`` its beginning."""
     try:
         yield
-    except IngredientError:
+    except (IngredientError, MemoryError):
         raise
     except Exception as error:
+        if "RESOURCE_EXHAUSTED" in first_line(error):
+            raise
         raise IngredientError(
             f"{what}; calling it so fails ({type(error).__name__}: {first_line(error, 80)})."
         ) from error
@@ -225,6 +227,16 @@ def folder(value: Any) -> Path | None:
     if value is not None and (not str(value).strip() or not can_name_a_file(str(value))):
         raise IngredientError(f"folder is the name of a folder, as 'runs/fit' is; {shown(value)} came.")
     return None if value is None else Path(value)
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether a value is an array of numbers, or of True and False, that is still there."""
+    gone = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer) and value.is_deleted()
+    return (
+        isinstance(value, jax.Array | np.ndarray)
+        and not gone
+        and (jnp.issubdtype(value.dtype, jnp.number) or value.dtype == bool)
+    )
 
 
 def can_name_a_file(text: str) -> bool:
@@ -279,6 +291,16 @@ def random_key(key: Any) -> Key:
     return key  # pyright: ignore[reportReturnType]
 
 
+def concrete_key(key: Any) -> Key:
+    """A random key in numbers: what takes it runs programs of its own."""
+    if isinstance(key, jax.core.Tracer):
+        raise IngredientError(
+            "key is a random key in numbers, and this call runs programs of its own; make it outside of "
+            "jax.jit, jax.vmap and jax.grad."
+        )
+    return random_key(key)
+
+
 def shown(value: Any) -> str:
     """A value in one short line, for sentences."""
     try:
@@ -294,15 +316,19 @@ def shown_text(text: str, most: int = 80) -> str:
 
 
 def first_line(error: BaseException, most: int = 200) -> str:
-    """What an error says, in one short line; its class where it says nothing."""
-    return shown_text((str(error).strip().splitlines() or [type(error).__name__])[0], most)
+    """What an error says, in one short line; its class where it says nothing, or cannot even say it."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = []
+    return shown_text((lines or [type(error).__name__])[0], most)
 
 
 def _as_whole(value: Any) -> int | None:
     """A whole number of Python, NumPy or JAX; None for what is none, such as True and False."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
+    except Exception:  # what a user's class does
         return None
 
 
@@ -311,8 +337,8 @@ def _fails(value: Any, holds: Callable[[np.ndarray], Any]) -> bool:
         return False
     try:
         array = np.asarray(value)
-        # True and False are no numbers; an array of them is data of zeros and ones.
-        other = array.dtype.kind == "c" or (array.dtype.kind == "b" and array.ndim == 0)
+        # True and False are no numbers; an array of them is data of zeros and ones. Nor are times.
+        other = array.dtype.kind in "cmM" or (array.dtype.kind == "b" and array.ndim == 0)
         return other or not array.size or not bool(np.all(holds(array)))
-    except (TypeError, ValueError):
+    except Exception:  # what a user's class does, an array whose memory was given away
         return True

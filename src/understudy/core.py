@@ -340,6 +340,17 @@ class Following(Protocol):
         ...
 
 
+LONGEST_WORD = 120
+"""Letters of a word in a sentence, of the name of a file say, beyond which its middle is left out."""
+
+
+def one_line(sentence: object) -> str:
+    """A sentence on one line that a terminal can show, whatever names of the user's stand in it."""
+    shown = "".join(c if c.isprintable() or c.isspace() else "?" for c in str(sentence))
+    half = LONGEST_WORD // 2
+    return " ".join(w if len(w) <= LONGEST_WORD else f"{w[:half]}...{w[-half:]}" for w in shown.split())
+
+
 class IngredientError(ValueError):
     """Ingredients, settings or data that cannot work, with what to choose instead.
 
@@ -353,9 +364,15 @@ class IngredientError(ValueError):
         one clear sentence
     """
 
+    def __init__(self, *words: object):
+        super().__init__(*map(one_line, words))
+
 
 class CannotMoveError(RuntimeError):
     """No chain can move, so there is nothing to learn from."""
+
+    def __init__(self, *words: object):
+        super().__init__(*map(one_line, words))
 
 
 def partition(tree: PyTree) -> tuple[PyTree, PyTree]:

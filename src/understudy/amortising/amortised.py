@@ -28,10 +28,10 @@ from understudy.amortising.storing import StoredSimulator, stored
 from understudy.amortising.summary import explained
 from understudy.amortising.teaching import teach
 from understudy.checks import (
+    concrete_key,
     flag,
     instance,
     one_fraction,
-    random_key,
     whole,
 )
 from understudy.checks import seed as checked_seed
@@ -222,7 +222,7 @@ class Amortised(eqx.Module, Staged):
                 mesh with one axis; None draws on one. The draws are the same on any number.
             kwargs: the same, by name.
         """
-        key, n = random_key(key), whole("n", n)
+        key, n = concrete_key(key), whole("n", n)
         flag("finish", finish)
         sets = self._data_sets(data, args, kwargs)
         known = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
@@ -264,7 +264,7 @@ class Amortised(eqx.Module, Staged):
             draws: of the student for each.
             level: probability with which each test warns of a right student.
         """
-        key = jax.random.key(self.seed + 1) if key is None else random_key(key)
+        key = jax.random.key(self.seed + 1) if key is None else concrete_key(key)
         level = one_fraction("level", level)
         names = coordinate_names(self.simulator.target)
         return judge(key, self.simulator, self.student, names, level=level, **_sizes(simulations, draws))
@@ -284,7 +284,7 @@ class Amortised(eqx.Module, Staged):
             simulations: fresh simulated data sets.
             draws: of the student for each.
         """
-        key = jax.random.key(self.seed + 2) if key is None else random_key(key)
+        key = jax.random.key(self.seed + 2) if key is None else concrete_key(key)
         names = coordinate_names(self.simulator.target)
         return recovery(key, self.simulator, self.student, names, **_sizes(simulations, draws))
 

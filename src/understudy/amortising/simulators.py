@@ -285,7 +285,7 @@ class _Prior:
 def _numbers(name: str, value: Any) -> np.ndarray:
     try:
         return np.asarray(value, float)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:
         raise IngredientError(f"{name} holds numbers, one row a pair; {shown(value)} came.") from error
 
 

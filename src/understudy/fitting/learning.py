@@ -5,8 +5,10 @@ precision; the coordinates carry its draws to z in double. The first student is 
 Gaussian of those coordinates; a flow takes its place where it makes fresh draws of the chains likelier.
 """
 
+import contextlib
 import math
 import threading
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -172,7 +174,7 @@ class Learning:
 
     def _make(self, *shape: int) -> None:
         try:
-            with own_settings(), jax.default_prng_impl(backend().keys):
+            with _in_single_precision():
                 training = _training(*shape)
                 training.compile(backend().quick)
                 flow = training.state.student
@@ -206,6 +208,13 @@ class Learning:
         turn = tuple(paramax.non_trainable(jnp.asarray(part, jnp.float32)) for part in turn)
         state = eqx.tree_at(lambda s: (s.student.directions, s.student.stretch), state, turn)
         return Pupil(self.training, state, seen.unturned(), name)
+
+
+@contextlib.contextmanager
+def _in_single_precision() -> Iterator[None]:
+    """As a flow's updates are compiled, whatever precision the user's own arrays have."""
+    with own_settings(), jax.enable_x64(False), jax.default_prng_impl(backend().keys):
+        yield
 
 
 def _training(dim: int, seed: int, layers: int, width: int) -> Training:
@@ -249,10 +258,10 @@ class Pupil:
         """
         rows = seen[np.linspace(0, len(seen) - 1, RECORDED).astype(int)]
         rows, held = (np.clip(self.coordinates.whiten(z)[0], -1e4, 1e4) for z in (rows, held))
-        best = float(log_probs(self.best, held).mean())
         where = lambda s: (s.student, s.teacher.draws)  # noqa: E731
-        state = eqx.tree_at(where, self.state, (self.best, jnp.asarray(rows, jnp.float32)))
-        with own_settings(), jax.default_prng_impl(backend().keys):
+        with _in_single_precision():
+            best = float(log_probs(self.best, held).mean())
+            state = eqx.tree_at(where, self.state, (self.best, jnp.asarray(rows, jnp.float32)))
             for done in range(0, updates, _CHUNK):
                 now = last + (rate - last) * 0.5 * (1 + math.cos(math.pi * done / updates))
                 state, _ = self.training.advance(paced(state, now), _CHUNK)

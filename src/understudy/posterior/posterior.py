@@ -15,11 +15,11 @@ from jaxtyping import Float
 from understudy import files
 from understudy.checks import (
     LARGEST_COUNT,
+    concrete_key,
     fits,
     flag,
     instance,
     one_of,
-    random_key,
     same_size,
     several,
     shown,
@@ -158,7 +158,7 @@ class Posterior(eqx.Module, Staged):
             devices: which draw a chunk each in turn: how many, a list of ``jax.devices()``, or a mesh
                 with one axis; None draws on one. The draws are the same on any number.
         """
-        key, n = random_key(key), fits("n", whole("n", n), self.student.dim)
+        key, n = concrete_key(key), fits("n", whole("n", n), self.student.dim)
         with drawing_on(devices):
             if self._route(finish) != "student":
                 return named_rows(self._target(), self._finished(key, n))
@@ -171,7 +171,7 @@ class Posterior(eqx.Module, Staged):
         self, key: Key | int, n: int, finish: bool | None = None, devices: Devices = None
     ) -> Float[np.ndarray, "n d"]:
         """Draw ``n`` flat unconstrained vectors, those of :meth:`sample` with the same arguments."""
-        key, n = random_key(key), fits("n", whole("n", n), self.student.dim)
+        key, n = concrete_key(key), fits("n", whole("n", n), self.student.dim)
         with drawing_on(devices):
             if self._route(finish) != "student":
                 return self._finished(key, n)
@@ -235,7 +235,7 @@ class Posterior(eqx.Module, Staged):
         if teacher is not None:
             instance("teacher", Teacher, "hmc(0.1)", teacher)
         steps = whole("steps", steps, 4)
-        start, make, move = jax.random.split(random_key(key), 3)
+        start, make, move = jax.random.split(concrete_key(key), 3)
         with drawing_on(devices):
             z = self.draws(start, whole("n", n, most=LARGEST_COUNT - SUPERCHAINS) + SUPERCHAINS, False)
             teacher = teacher or self.teacher or default_teacher(make, target, self.student)
@@ -269,7 +269,7 @@ class Posterior(eqx.Module, Staged):
                 "resample needs a student with a density (log_prob) and this one has none; use "
                 "refine(key, n, steps) instead."
             )
-        start, pick = jax.random.split(random_key(key))
+        start, pick = jax.random.split(concrete_key(key))
         with drawing_on(devices):
             if method == "independence":
                 z = self.draws(start, n, finish=False)
@@ -342,7 +342,7 @@ class Posterior(eqx.Module, Staged):
             predictive: whether to draw new data, for models of NumPyro and PyMC.
             log_likelihood: whether to add the log likelihood of every datum, for the same models.
         """
-        target, draw, predict = self._target(), *jax.random.split(random_key(key))
+        target, draw, predict = self._target(), *jax.random.split(concrete_key(key))
         if whole("n", n) % whole("chains", chains):
             raise IngredientError(
                 f"n is a multiple of chains={chains}, so that each has as many; {n} came."
@@ -375,7 +375,7 @@ class Posterior(eqx.Module, Staged):
                 "predict needs a target made of a model, by from_numpyro(model, data) or "
                 f"from_pymc(model); this one is a {type(target).__name__}."
             )
-        draw, predict = jax.random.split(random_key(key))
+        draw, predict = jax.random.split(concrete_key(key))
         sites = named_rows(target, self.draws(draw, whole("draws", draws)))
         return target.predict(predict, sites, *args, **kwargs)
 
@@ -581,7 +581,7 @@ class Posterior(eqx.Module, Staged):
 
     def _key(self, key: Key | int | None) -> Key:
         refuse_forked()
-        return jax.random.key(self.seed) if key is None else random_key(key)
+        return jax.random.key(self.seed) if key is None else concrete_key(key)
 
 
 def _check_kinds(result: Posterior) -> None:

@@ -140,7 +140,7 @@ def _called(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> Any:
 def _array(value: Any) -> Array:
     try:
         return jnp.asarray(value)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
         raise IngredientError(
             f"A log density gives one number per draw; this one gives {shown(value)}."
         ) from error

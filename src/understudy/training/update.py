@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
-from understudy.checks import whole
+from understudy.checks import calling, flag, whole
 from understudy.core import (
     Condition,
     Divergence,
@@ -30,6 +30,8 @@ from understudy.core import (
 )
 from understudy.training import border
 from understudy.training.lesson import Classroom, Movement, over_conditions
+
+_OPTIMISER = "An optimiser from optax makes steps of gradients, (gradients, state, parameters), alone"
 
 
 class State(eqx.Module):
@@ -134,7 +136,7 @@ class Learner(eqx.Module):
         border.check_choices(feedback, optimiser, critic_optimiser, model_optimiser, average, refresh)
         border.check_words(proposer, pairing, average)
         self.feedback = feedback
-        self.guard = bool(guard)
+        self.guard = flag("guard", guard)
         self.classroom = Classroom(
             jnp.asarray(refresh, float),
             whole("particles", particles),
@@ -159,13 +161,16 @@ class Learner(eqx.Module):
         key, critic_key, lesson_key = jax.random.split(key, 3)
         critic = None
         if isinstance(self.feedback, Divergence):
-            critic = self.feedback.init(critic_key, student.dim, jax.tree.map(lambda leaf: leaf[0], x))
-        memory = {
-            "student": self.optimiser.init(partition(student)[0]),
-            "critic": self.critic_optimiser.init(partition(critic)[0]),
-        }
-        if self.model_optimiser is not None:
-            memory["model"] = self.model_optimiser.init(partition(target)[0])
+            with calling(f"The feedback {type(self.feedback).__name__} makes a critic of draws"):
+                one = jax.tree.map(lambda leaf: leaf[0], x)
+                critic = self.feedback.init(critic_key, student.dim, one)
+        with calling(_OPTIMISER):
+            memory = {
+                "student": self.optimiser.init(partition(student)[0]),
+                "critic": self.critic_optimiser.init(partition(critic)[0]),
+            }
+            if self.model_optimiser is not None:
+                memory["model"] = self.model_optimiser.init(partition(target)[0])
         average = None if self.average is None else student
         step = jnp.zeros((), int)
         state = State(key, step, target, student, average, teacher, critic, None, None, memory)
@@ -360,9 +365,10 @@ def _step(
     guard: bool,
 ) -> tuple[PyTree, PyTree, Scalar, Bool[Array, ""]]:
     parameters, rest = partition(module)
-    updates, new_memory = optimiser.update(gradient, memory, parameters)
+    with calling(_OPTIMISER):
+        updates, new_memory = optimiser.update(gradient, memory, parameters)
+        new = optax.apply_updates(parameters, updates)
     fine = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradient, squared=True))
-    new = optax.apply_updates(parameters, updates)
     if guard:
         new, new_memory = _choose(fine, (new, new_memory), (parameters, memory))
     return eqx.combine(new, rest), new_memory, value, fine

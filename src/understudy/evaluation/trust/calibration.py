@@ -9,12 +9,12 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from understudy.checks import (
     calling,
+    concrete_key,
     drawn,
     fits,
     function,
     instance,
     one_fraction,
-    random_key,
     shown,
     whole,
 )
@@ -72,7 +72,7 @@ def calibration(
         raise IngredientError(
             f"names is a list of the names of {student.dim} coordinates; {shown(names)} came."
         )
-    ranks = np.asarray(_ranks(random_key(key), simulate, student, simulations, draws))
+    ranks = np.asarray(_ranks(concrete_key(key), simulate, student, simulations, draws))
     return calibration_of(ranks, draws, level, names)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from understudy.backend import backend
 from understudy.checks import (
+    concrete_key,
     fits,
     instance,
     one_fraction,
-    random_key,
     same_size,
     several,
     whole,
@@ -95,7 +95,7 @@ def check(
     wanted = fits("draws", whole("draws", draws, least=BLOCK), target.dim)
     n = -(-wanted // BLOCK) * BLOCK
     level = one_fraction("level", level)
-    keys = _five_keys(random_key(key))
+    keys = _five_keys(concrete_key(key))
     names = coordinate_names(target)
     found = _tests(
         keys,
