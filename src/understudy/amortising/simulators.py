@@ -112,14 +112,14 @@ class OfParameters(Simulator):
     target: eqx.AbstractVar[ParameterTarget]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
-        """None."""
+        """Empty: such a simulator takes parameters alone."""
         if args or kwargs:
             raise IngredientError("This simulator takes no arguments beside the data; leave them out.")
         return ()
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """None."""
+        """Empty: such a simulator takes parameters alone."""
         return ()
 
     def given(self, x: DataSet) -> Target:
