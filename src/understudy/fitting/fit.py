@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 
 from understudy import checks
 from understudy.backend import cores
-from understudy.checks import LARGEST_SEED, instance, one_positive, whole
+from understudy.checks import LARGEST_SEED, first_line, instance, one_positive, whole
 from understudy.core import IngredientError, Target
 from understudy.devices import Devices, agreed, is_first, mesh_of
 from understudy.fitting import region
@@ -299,7 +299,7 @@ class _Fitting:
         result = Posterior(
             self.target,
             candidate.student,
-            teacher=InCoordinates(moves, self.chains.coordinates),
+            teacher=InCoordinates(moves, self.chains.home),
             stages=(*self.stages[:-1], dataclasses.replace(self.stages[-1], kept=True)),
             seed=self.seed,
             verdict=verdict,
@@ -357,10 +357,9 @@ def _check_gradient(target: Target) -> None:
     except IngredientError:
         raise
     except Exception as error:
-        first = checks.first_line(error)
         raise IngredientError(
-            f"The log density cannot be differentiated by JAX ({type(error).__name__}: {first}); write "
-            "it with jax.numpy, without branches on values."
+            f"The log density cannot be differentiated by JAX ({type(error).__name__}: "
+            f"{first_line(error)}); write it with jax.numpy, without branches on values."
         ) from error
     if not _same([*first.consts, *_literals(first)], [*second.consts, *_literals(second)]):
         raise IngredientError(
