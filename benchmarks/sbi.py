@@ -6,8 +6,8 @@ be. ``understudy`` are the student's own draws, which learnt from simulations al
 finished`` are those that ``inference.sample`` gives, corrected by the likelihood.
 
 Three steps, together or one at a time: ``train`` keeps the student, ``draw`` its draws, and ``judge``
-appends the rows. Only the first is timed: by the clock, and in processor seconds, which other work on the
-machine stretches less. A budget in updates makes the same of a seed on any machine.
+appends the rows. Only the first is timed: by the clock, and in processor seconds, which other work
+on the machine stretches less. A budget in updates makes the same of a seed on any machine.
 """
 
 import dataclasses
