@@ -18,7 +18,9 @@ Row = Mapping[str, Any]
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """A Markdown table; words in its place where there are no rows yet."""
+    if not lines:
+        return "*There are no rows of this yet; the command makes them.*"
     rows = [header, ["---"] * len(header), *lines]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
@@ -91,26 +93,26 @@ def ising_table(results: Path) -> str:
 def bnn_table(results: Path, name: str, best: Callable) -> str:
     """Mean and standard error over splits; bold for the best and for what ties with it."""
     rows = files.read_rows(results / "bnn.jsonl")
-    lines = [[d, *bnn.cells(rows, d, name, bnn.METHODS, best)] for d in bnn.datasets(rows)]
-    return table(("set", *bnn.METHODS), lines)
+    columns = [bnn.cells(rows, d, name, bnn.METHODS, best) for d in bnn.datasets(rows)]
+    return table(("", *bnn.datasets(rows)), list(zip(bnn.METHODS, *columns, strict=True)))
 
 
 def bnn_means(results: Path, name: str, digits: int) -> str:
     """Means over splits alone."""
     rows = files.read_rows(results / "bnn.jsonl")
     found = {(r["dataset"], r["method"]): r[name] for r in bnn.summaries(rows)}
+    sets = bnn.datasets(rows)
     lines = [
-        [d, *(f"{found[d, m]:.{digits}f}" if (d, m) in found else "" for m in bnn.METHODS)]
-        for d in bnn.datasets(rows)
+        [m, *(f"{found[d, m]:.{digits}f}" if (d, m) in found else "" for d in sets)]
+        for m in bnn.METHODS
     ]
-    return table(("set", *bnn.METHODS), lines)
+    return table(("", *sets), lines)
 
 
 def bnn_goals(results: Path) -> str:
     """Ours against the others, set by set."""
     rows, arrays = files.read_rows(results / "bnn.jsonl"), load_predictions(results)
-    header = (
-        "set",
+    figures = (
         "paper's AMC",
         "energy matching",
         "best amortised",
@@ -124,7 +126,8 @@ def bnn_goals(results: Path) -> str:
         "ECE, ours / VI",
         "ECE of all splits together, ours / VI",
     )
-    return table(header, [bnn.goal_line(rows, arrays, dataset) for dataset in bnn.datasets(rows)])
+    columns = [bnn.goal_line(rows, arrays, dataset) for dataset in bnn.datasets(rows)]
+    return table(("", *bnn.datasets(rows)), list(zip(figures, *columns, strict=True)))
 
 
 def figures_table(results: Path) -> str:

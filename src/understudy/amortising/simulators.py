@@ -155,13 +155,13 @@ class PriorSimulator(Simulator):
             return {name: jnp.asarray(value, float) for name, value in made.items()}
 
     def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
-        """None."""
+        """Empty: such a simulator takes parameters alone."""
         _refuse_arguments(args, kwargs)
         return ()
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """None."""
+        """Empty: such a simulator takes parameters alone."""
         return ()
 
     def given(self, x: DataSet) -> Target:
@@ -241,13 +241,13 @@ class Pairs(Simulator):
         return self.z[row], DataSet({n: v[row] for n, v in self.data.items()}, self.layout.all_seen())
 
     def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
-        """None."""
+        """Empty: such a simulator takes parameters alone."""
         _refuse_arguments(args, kwargs)
         return ()
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """None."""
+        """Empty: such a simulator takes parameters alone."""
         return ()
 
     def given(self, x: DataSet) -> Target:
