@@ -93,8 +93,14 @@ def ising_table(results: Path) -> str:
 def bnn_table(results: Path, name: str, best: Callable) -> str:
     """Mean and standard error over splits; bold for the best and for what ties with it."""
     rows = files.read_rows(results / "bnn.jsonl")
-    columns = [bnn.cells(rows, d, name, bnn.METHODS, best) for d in bnn.datasets(rows)]
-    return table(("", *bnn.datasets(rows)), list(zip(bnn.METHODS, *columns, strict=True)))
+    sets, methods = bnn.datasets(rows), _methods_run(rows)
+    columns = [bnn.cells(rows, d, name, methods, best) for d in sets]
+    return table(("", *sets), list(zip(methods, *columns, strict=True)))
+
+
+def _methods_run(rows: Sequence[Row]) -> list[str]:
+    run = {row["method"] for row in bnn.summaries(rows)}
+    return [method for method in bnn.METHODS if method in run]
 
 
 def bnn_means(results: Path, name: str, digits: int) -> str:
@@ -104,7 +110,7 @@ def bnn_means(results: Path, name: str, digits: int) -> str:
     sets = bnn.datasets(rows)
     lines = [
         [m, *(f"{found[d, m]:.{digits}f}" if (d, m) in found else "" for d in sets)]
-        for m in bnn.METHODS
+        for m in _methods_run(rows)
     ]
     return table(("", *sets), lines)
 

@@ -11,10 +11,11 @@ from tests.report.test_page import HOSTILE, Page
 from tests.site_names import NAMES
 from understudy.evaluation.trust.findings import Finding, Trust
 from understudy.posterior.cost import BreakEven, NutsCost
+from understudy.posterior.verdict import Figure, Verdict
 from understudy.report.posterior import write_posterior_report
 
 
-def write(path, columns, words="fine"):
+def write(path, columns, words="fine", verdict=None):
     pictures = {"mass": np.array([0.7, 0.3]), "share": np.array([0.6, 0.4])}
     trust = Trust((Finding("modes", "warn", 0.1, words, pictures), Finding("drift", "ok", 0.0, words)))
     stage = SimpleNamespace(
@@ -23,6 +24,7 @@ def write(path, columns, words="fine"):
     result = SimpleNamespace(
         stages=(stage,),
         target=SimpleNamespace(dim=2),
+        verdict=verdict,
         gradients=1,
         evaluations=1,
         seed=3,
@@ -71,6 +73,20 @@ def test_long_tables_are_folded_and_short_ones_are_not(tmp_path):
     assert "details" not in {tag for tag, _ in few.tags}
     assert "details" in {tag for tag, _ in many.tags}
     assert "mu39" in many.words
+
+
+def test_the_verdict_is_of_the_draws_that_sample_gives(tmp_path):
+    columns = {"mu": np.arange(20.0)}
+    doubted, lost = Figure("quantiles", 1.0, 0.05), Figure("groups", 1.0, 0.05, "chains")
+    for figures, said, kind in (
+        ((), "can be trusted", "ok"),
+        ((doubted,), "finished draws, moved on", "warn"),
+        ((doubted, lost), "No draws should be used", "fail"),
+    ):
+        page = write(tmp_path / "report.html", columns, verdict=Verdict(figures))
+        [box] = [found for tag, found in page.tags if "verdict" in (found.get("class") or "")]
+        assert box["class"] == f"verdict {kind}"
+        assert said in " ".join(page.words)
 
 
 def test_the_verdict_stands_before_everything_else(tmp_path):

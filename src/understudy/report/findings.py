@@ -106,11 +106,11 @@ def _drift(axes: Axes, pictures: Arrays) -> str:
 
 
 def _weights(axes: Axes, pictures: Arrays) -> str:
-    weights = pictures["log_weight"]
+    weights = pictures["log_weight"] - np.median(pictures["log_weight"])
     axes.plot(pictures["rank"], weights, color=STUDENT)
-    axes.set(xlabel="rank", ylabel="log weight", xscale="log")
+    axes.set(xlabel="rank", ylabel="log weight, less the median's", xscale="log")
     # The least weights go to minus infinity, and would flatten those that count.
-    axes.set_ylim(bottom=max(weights.min(), np.median(weights) - 12) - 1)
+    axes.set_ylim(bottom=max(weights.min(), -12) - 1)
     return "Log importance weights from the largest on; a steep start means few draws carry all weight."
 
 
@@ -132,7 +132,9 @@ def _modes(axes: Axes, pictures: Arrays) -> str:
         return "What each peak holds of the target and of the student's draws."
     ends, own = pictures["ends"], pictures["own"].astype(bool)
     second = ends[:, 1] if ends.shape[1] > 1 else pictures["values"]
-    axes.scatter(ends[own, 0], second[own], s=14, color=STUDENT, label="from the student's draws")
+    axes.scatter(
+        ends[own, 0], second[own], s=40, color=STUDENT, zorder=3, label="from the student's draws"
+    )
     axes.scatter(ends[~own, 0], second[~own], s=6, color=EXACT, label="from elsewhere")
     for low, high, set_limits in ((*axes.get_xlim(), axes.set_xlim), (*axes.get_ylim(), axes.set_ylim)):
         # Climbs to one peak end within rounding of each other, which is nothing to look at.
