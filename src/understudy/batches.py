@@ -23,7 +23,7 @@ class NoConditions(eqx.Module):
     """The target has no condition."""
 
     def __call__(self, key: Key) -> Condition:
-        """None."""
+        """No condition, whatever the key."""
         del key
 
 

@@ -42,9 +42,15 @@ def coordinate_names(target: Target) -> list[str]:
 
 
 def varying(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The columns that are not constant; all of them where every one is."""
-    kept = {name: column for name, column in columns.items() if (column != column[:1]).any()}
-    return kept or dict(columns)
+    """The columns that are not constant but for rounding; all of them where every one is."""
+    return {name: column for name, column in columns.items() if _varies(column)} or dict(columns)
+
+
+def _varies(column: np.ndarray) -> bool:
+    values = np.asarray(column, float)
+    if not np.isfinite(values).all():
+        return bool((column != column[:1]).any())
+    return bool(np.ptp(values) > 1e-12 * np.abs(values).max(initial=0.0)) if len(values) else False
 
 
 def table_of_draws(draws: Mapping[str, Any], error: float = 0.0) -> "pandas.DataFrame":
