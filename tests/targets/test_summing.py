@@ -101,7 +101,7 @@ def test_a_posterior_without_its_labels_goes_every_way(tmp_path):
 def test_without_funsor_a_sentence_says_how_to_get_it(monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: name != "funsor" and found(name) or None
+        importlib.util, "find_spec", lambda name: (name != "funsor" and found(name)) or None
     )
     with pytest.raises(IngredientError, match=r"pip install 'understudy\[discrete\]'"):
         from_numpyro(labelled, Y)
