@@ -29,7 +29,7 @@ class NoConditions(eqx.Module):
     """The target has no condition."""
 
     def __call__(self, key: Key) -> Condition:
-        """None."""
+        """No condition, whatever the key."""
         del key
 
 
@@ -171,7 +171,8 @@ class Stream:
                 "batches are an iterable of arrays, such as a loader, or a function of the number of "
                 f"batches used so far; {shown(batches)} came."
             )
-        self.batches, self.prefetch = batches, whole("prefetch", prefetch)
+        self.batches: Any = batches
+        self.prefetch = whole("prefetch", prefetch)
         self._first: Any = None
 
     @property
@@ -200,8 +201,9 @@ class Stream:
         used = position if callable(self.batches) else 0
         while True:
             before = used
+            batches: Any = self.batches(used) if callable(self.batches) else self.batches
             with calling("The batches of a stream are gone through one after the other"):
-                for batch in self.batches(used) if callable(self.batches) else self.batches:
+                for batch in batches:
                     used += 1
                     if used > position or callable(self.batches):
                         yield batch
@@ -260,7 +262,7 @@ class Reader:
 
 def window(batches: Sequence[PyTree], first: int, size: int) -> Window:
     """These batches in arrays that have room for ``size``, the last one again and again at their end."""
-    room = [*batches, *batches[-1:] * (size - len(batches))]
+    room = [*batches, *[batches[-1]] * (size - len(batches))]
     return Window(jax.tree.map(lambda *leaves: jnp.stack(leaves), *room), jnp.asarray(first))
 
 

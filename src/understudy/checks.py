@@ -117,9 +117,9 @@ def not_negative(name: str, value: Any) -> Float[Array, "..."]:
     return jnp.asarray(value, float)
 
 
-def optional_positive(name: str, value: Any) -> Float[Array, "..."] | None:
-    """A positive number as a leaf; None leaves the choice to the ingredient."""
-    return None if value is None else positive(name, value)
+def optional(check: Callable[[str, Any], Any], name: str, value: Any) -> Any:
+    """A setting as another check makes it; None leaves the choice to the ingredient."""
+    return None if value is None else check(name, value)
 
 
 def fraction(name: str, value: Any) -> Float[Array, "..."]:
@@ -174,20 +174,11 @@ def calling(what: str) -> Iterator[None]:
     except (IngredientError, MemoryError):
         raise
     except Exception as error:
-        first = first_line(error)
-        if "RESOURCE_EXHAUSTED" in first:
+        if "RESOURCE_EXHAUSTED" in first_line(error):
             raise
         raise IngredientError(
-            f"{what}; calling it so fails ({type(error).__name__}: {shown_text(first)})."
+            f"{what}; calling it so fails ({type(error).__name__}: {first_line(error, 80)})."
         ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of what an error says; some cannot even say it."""
-    try:
-        return (str(error).strip().splitlines() or ["no message"])[0]
-    except Exception:
-        return "no message"
 
 
 def instance(name: str, kind: type, example: str, value: Any) -> Any:
@@ -267,7 +258,7 @@ def fits(name: str, rows: int, width: int) -> int:
 
     What is too large for it by far makes some programs end instead of raising.
     """
-    if rows * width * 8 > _memory():
+    if rows * width * 8 > memory():
         raise IngredientError(
             f"{name} is a number of rows that fit into memory; {rows:,} rows of {width} numbers do not; "
             "ask for fewer at a time."
@@ -275,7 +266,7 @@ def fits(name: str, rows: int, width: int) -> int:
     return rows
 
 
-def _memory() -> float:
+def memory() -> float:
     """Bytes of the machine's memory; endless where the system does not say."""
     names = getattr(os, "sysconf_names", {})
     if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
@@ -328,6 +319,15 @@ def shown(value: Any) -> str:
 def shown_text(text: str, most: int = 80) -> str:
     """The beginning of a line that may be long."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def first_line(error: BaseException, most: int = 200) -> str:
+    """What an error says, in one short line; its class where it says nothing, or cannot even say it."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = []
+    return shown_text((lines or [type(error).__name__])[0], most)
 
 
 def _as_whole(value: Any) -> int | None:

@@ -6,21 +6,7 @@ what the teacher made of its draws. Everything is written for one condition ``x`
 batches of conditions are one ``vmap`` over the axis named :data:`CONDITIONS`, in one place
 (:mod:`understudy.training.lesson`).
 
-Known methods are choices of ingredients:
-
-=======================  ==========================  =======================  =========================
-method                   student                     teacher                  feedback
-=======================  ==========================  =======================  =========================
-amortised MCMC           Gaussian, flow              any kernel               inclusive KL
-amortised MCMC, wild     implicit, program, ...      any kernel               adversarial, matching
-VI, VAE                  Gaussian, flow              identity                 exclusive KL
-AVB                      implicit                    identity                 adversarial ELBO
-MCMC-VI                  Gaussian encoder            any kernel               exclusive KL
-amortised SVGD           implicit                    one SVGD step            squared distance
-operator VI              implicit                    identity                 learnt Stein discrepancy
-persistent MCMC          table of chains             any kernel               copy
-MCMC                     particles                   any kernel               copy
-=======================  ==========================  =======================  =========================
+Known methods are choices of ingredients, see :mod:`understudy.methods`.
 
 Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017.
 """
@@ -311,6 +297,15 @@ class HasSites(Protocol):
     @property
     def sites(self) -> tuple[Site, ...]:
         """The parts, in the order in which they fill the draw."""
+        ...
+
+
+@runtime_checkable
+class HasPrior(Protocol):
+    """A target whose prior can be drawn from, as flat vectors."""
+
+    def draw_prior(self, key: Key) -> Float[Array, " d"]:
+        """One draw of the prior."""
         ...
 
 

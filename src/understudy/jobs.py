@@ -76,7 +76,7 @@ def executor_of(workers: int | str | None) -> Callable[[], Executor]:
 
 def _dask(address: str) -> Executor:
     try:
-        from dask.distributed import Client
+        from dask.distributed import Client  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise IngredientError(
             "A cluster needs Dask; install understudy[cluster], or give a number of processes."

@@ -167,11 +167,6 @@ def existing(what: str, path: Any) -> Path:
     return path
 
 
-def first_line(error: Exception) -> str:
-    """The reason of an error in one line, for sentences."""
-    return shown(str(error).strip().partition("\n")[0] or type(error).__name__).strip("'\"")
-
-
 def parse(name: str, lines: Iterable[str], label: str = "y") -> Table:
     """A table from the lines of a CSV with a header."""
     header, *rows = [row for row in csv.reader(lines) if row] or [[]]

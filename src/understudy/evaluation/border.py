@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from understudy.checks import flag, is_numeric, optional_positive, random_key, shown, whole
+from understudy.checks import flag, is_numeric, optional, positive, random_key, shown, whole
 from understudy.core import IngredientError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -61,7 +61,7 @@ def _setting(name: str, default: Any, value: Any) -> Any:
         return value
     if default is not None:
         return value
-    number = optional_positive(name, value)
+    number = optional(positive, name, value)
     if np.ndim(number):
         raise IngredientError(f"{name} is one positive number; {shown(value)} came.")
     return number

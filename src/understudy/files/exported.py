@@ -216,8 +216,8 @@ def check_program(header: Mapping[str, Any], arrays: list[np.ndarray], code: byt
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise StoreError("its header does not describe a program that draws") from error
     here = jax.default_backend()
-    platforms = [{"gpu": "cuda"}.get(name, name) for name in header["platforms"]]
-    if {"gpu": "cuda"}.get(here, here) not in platforms:
+    platforms = ["cuda" if name == "gpu" else name for name in header["platforms"]]
+    if ("cuda" if here == "gpu" else here) not in platforms:
         raise StoreError(
             f"it was exported for {', '.join(platforms)} and runs on {here} here; name both platforms"
         )

@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 
 from understudy import checks
 from understudy.backend import cores
-from understudy.checks import LARGEST_SEED, instance, one_positive, whole
+from understudy.checks import LARGEST_SEED, first_line, instance, one_positive, whole
 from understudy.core import IngredientError, Target
 from understudy.devices import Devices, agreed, is_first, mesh_of
 from understudy.fitting import region
@@ -32,6 +32,7 @@ from understudy.fitting.improve import improve, prolong, spread
 from understudy.fitting.judge import boundless, imprecise, judge
 from understudy.fitting.keeping import Kept
 from understudy.fitting.learning import Candidate, Learning
+from understudy.fitting.profiles import check_profiles
 from understudy.fitting.region import Region, copula
 from understudy.fitting.starts import find_starts
 from understudy.fitting.steps import ADVICE, check_steps
@@ -170,6 +171,9 @@ class _Fitting:
         """The stages in their order; what was found so far goes with an interrupt."""
         try:
             self.search()
+            assert self.found is not None
+            if not self.found.verdict.trusted:
+                self.doubt(self.found.region)
         except KeyboardInterrupt:
             if self.found is None:
                 raise
@@ -193,6 +197,7 @@ class _Fitting:
         self.line.stage("chains go on", 0.5)
         apart = None
         if not found.agreement.settled:
+            self.doubt(found)
             apart = spread(self.chains, found, self.walls, self.budget, self.seed)
         if apart is not None:
             candidate, found = apart
@@ -211,6 +216,11 @@ class _Fitting:
             verdict = self.look("longer chains", note, self.sharpened(copula(found), found), found)
         if self.flows and not (verdict.trusted or imprecise(verdict)) and self.budget.share < _LONG:
             self.teach(found)
+
+    def doubt(self, found: Region) -> None:
+        """Where chains do not agree or no student is right, look whether the posterior is improper."""
+        if self.walls is None and not self.evaluate.slow:
+            check_profiles(self.target, found.z.reshape(-1, self.target.dim))
 
     def prepare(self, found: Region) -> None:
         """Let flows compile beside the chains, if a core is free and the copula will not do."""
@@ -299,7 +309,7 @@ class _Fitting:
         result = Posterior(
             self.target,
             candidate.student,
-            teacher=InCoordinates(moves, self.chains.coordinates),
+            teacher=InCoordinates(moves, self.chains.home),
             stages=(*self.stages[:-1], dataclasses.replace(self.stages[-1], kept=True)),
             seed=self.seed,
             verdict=verdict,
@@ -357,10 +367,9 @@ def _check_gradient(target: Target) -> None:
     except IngredientError:
         raise
     except Exception as error:
-        first = checks.first_line(error)
         raise IngredientError(
-            f"The log density cannot be differentiated by JAX ({type(error).__name__}: {first}); write "
-            "it with jax.numpy, without branches on values."
+            f"The log density cannot be differentiated by JAX ({type(error).__name__}: "
+            f"{first_line(error)}); write it with jax.numpy, without branches on values."
         ) from error
     if not _same([*first.consts, *_literals(first)], [*second.consts, *_literals(second)]):
         raise IngredientError(

@@ -60,7 +60,8 @@ def to_arviz(
         if predictive and observed:
             drawn["posterior_predictive"] = target.predict(key, sites)
         if log_likelihood and observed:
-            drawn["log_likelihood"] = target.log_likelihood(sites)
+            known = target.log_likelihood(sites)
+            drawn |= {"log_likelihood": known} if known else {}
     groups = {name: _dealt(group, chains) for name, group in drawn.items()}
     names = _names(groups | {"observed_data": observed}, axes)
     layout = _Layout(names, coordinates, axes)
@@ -96,8 +97,8 @@ class _Layout:
         named = self.axes.get(name, [])
         axes = [f"{self.names[name]}_dim_{i}" for i in range(len(shape))]
         for i, (axis, size) in enumerate(zip(named, shape, strict=False)):
-            fits = axis is not None and len(self.coordinates.get(axis, ())) == size
-            if fits and axis not in axes:
+            known = () if axis is None else self.coordinates.get(axis, ())
+            if axis is not None and axis not in axes and len(known) == size:
                 axes[i] = axis
         return axes
 

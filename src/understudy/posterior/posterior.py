@@ -28,10 +28,10 @@ from understudy.checks import (
 from understudy.checks import seed as seed_number
 from understudy.core import ExplicitStudent, IngredientError, Key, Student, Target, Teacher
 from understudy.devices import Devices, drawing_on, that_draw
-from understudy.display import entries, varying
+from understudy.display import coordinate_names, entries, varying
+from understudy.evaluation.trust import Trust, default_teacher
+from understudy.evaluation.trust import check as trust_check
 from understudy.evaluation.trust.calibration import Simulate
-from understudy.evaluation.trust.check import Trust, default_teacher
-from understudy.evaluation.trust.check import check as trust_check
 from understudy.evaluation.trust.weights import TAIL_BAD
 from understudy.files import StoreError
 from understudy.files.describing import describe
@@ -44,9 +44,9 @@ from understudy.posterior.export import checked_platforms, make_program
 from understudy.posterior.prior import prior_draws
 from understudy.posterior.refine import SUPERCHAINS, Refined, finished, refine
 from understudy.posterior.resample import Resampled, importance_resample, independence_resample
+from understudy.posterior.stages import Stage, Staged
 from understudy.posterior.storing import StoredTarget, stored
 from understudy.posterior.summary import (
-    coordinate_names,
     draws_to_look_at,
     explained,
     latents_first,
@@ -66,31 +66,7 @@ if TYPE_CHECKING:
 _CANDIDATES, _FEWEST = (2, 8, 32), 1024
 
 
-class Stage(eqx.Module):
-    """One stage of a fit.
-
-    Attributes:
-        name: of the stage, "settle" or "copula" say.
-        note: what it did, in words.
-        seconds: run time without compilation.
-        compile_seconds: time spent tracing and compiling.
-        gradients: gradient evaluations of the target's log density.
-        acceptance: of independence moves with the stage's student, not a number where none were made.
-        kept: whether the result is this stage's student.
-        evaluations: evaluations of the log density without a gradient.
-    """
-
-    name: str
-    note: str
-    seconds: float
-    compile_seconds: float
-    gradients: int
-    acceptance: float
-    kept: bool = False
-    evaluations: int = 0
-
-
-class Posterior(eqx.Module):
+class Posterior(eqx.Module, Staged):
     """A student and the target it stands in for; made by a fit, or by hand around any student.
 
     Attributes:
@@ -152,16 +128,6 @@ class Posterior(eqx.Module):
         return self.verdict is not None and self.verdict.trusted
 
     @property
-    def seconds(self) -> float:
-        """Run time of all stages, without compilation."""
-        return sum((stage.seconds for stage in self.stages), 0.0)
-
-    @property
-    def compile_seconds(self) -> float:
-        """Time spent compiling."""
-        return sum((stage.compile_seconds for stage in self.stages), 0.0)
-
-    @property
     def gradients(self) -> int:
         """Gradient evaluations of the log density spent on the fit."""
         return sum(stage.gradients for stage in self.stages)
@@ -215,7 +181,8 @@ class Posterior(eqx.Module):
         """Draws picked by weights where these were chosen and bear it, else moved on from the record."""
         assert self.record is not None
         target, student = self._target(), self.student
-        if self.verdict is not None and self.verdict.route == "weights":
+        by_weights = self.verdict is not None and self.verdict.route == "weights"
+        if by_weights and isinstance(student, ExplicitStudent):
             for candidates in (part * max(n, _FEWEST) for part in _CANDIDATES):
                 start, pick = jax.random.split(jax.random.fold_in(key, candidates))
                 z = self.draws(start, candidates, finish=False)
@@ -234,6 +201,7 @@ class Posterior(eqx.Module):
         if finish is None:
             stored = isinstance(self.target, StoredTarget)
             if usual == "finished" and (stored or not self.trusted):
+                assert self.verdict is not None
                 warnings.warn(self.verdict.sentence, stacklevel=4)
             return "student" if stored or self.record is None else usual
         if flag("finish", finish) and self.record is None:

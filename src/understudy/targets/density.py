@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from understudy.checks import first_line, instance, shown, shown_text, takes, whole
+from understudy.checks import first_line, instance, shown, takes, whole
 from understudy.core import Condition, IngredientError, Target, prepared
 from understudy.surroundings import with_own_settings
 
@@ -131,9 +131,8 @@ def _called(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> Any:
             "JAX does not know while it traces; use jnp.where or jax.lax.cond."
         ) from error
     except Exception as error:
-        first = first_line(error)
         raise IngredientError(
-            f"The log density raises {type(error).__name__} ({shown_text(first, 200)}) at a draw; "
+            f"The log density raises {type(error).__name__} ({first_line(error)}) at a draw; "
             "it must give a number for every vector of its size."
         ) from error
 

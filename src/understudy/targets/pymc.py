@@ -77,10 +77,9 @@ class PyMCTarget(Target):
                     self._traced(draws), var_names=names, random_seed=seed, progressbar=False
                 )
             except (KeyError, TypeError, ValueError, IndexError) as error:
-                first = first_line(error)
                 raise IngredientError(
-                    f"The PyMC model cannot predict at these values ({type(error).__name__}: {first}); "
-                    "give values of its pymc.Data that fit together."
+                    f"The PyMC model cannot predict at these values ({type(error).__name__}: "
+                    f"{first_line(error)}); give values of its pymc.Data that fit together."
                 ) from error
             finally:
                 if before:

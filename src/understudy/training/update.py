@@ -103,25 +103,7 @@ class Losses(NamedTuple):
 
 
 class Learner(eqx.Module):
-    """The choices of one training.
-
-    Args:
-        feedback: how the student learns from a lesson.
-        particles: draws per condition, K in the paper.
-        optimiser: for the student's parameters, Adam at 0.001 by default.
-        critic_optimiser: for the critic's, Adam at 0.001 with b1 = 0.5 by default.
-        model_optimiser: for the target's parameters theta; None leaves the target as it is.
-        model_every: updates of student and critic per update of theta (stochastic EM).
-        average: decay of an averaged copy of the student's weights, 0.999 say; None keeps none.
-        proposer: who starts the chains, the "student" or its "average" (a target network, as in
-            deep Q-learning).
-        pairing: "paired" compares the improved draws with those they came from; "fresh" compares
-            them with new draws of the student (appendix D of the paper).
-        refresh: share of the chains that start at the student's draws; the others go on from where
-            the last update left them (persistent chains). 1 restarts all.
-        replay: past lessons kept; each update learns from one of them drawn at random. 0 keeps none.
-        guard: whether what is not finite is left out: chains of the lesson, gradients of the update.
-    """
+    """The choices of one training; the arguments are those of :func:`understudy.train`."""
 
     feedback: Feedback
     classroom: Classroom
@@ -361,6 +343,12 @@ def descend(
 ) -> tuple[PyTree, PyTree, Scalar, Bool[Array, ""]]:
     """One optimiser step; with the guard, a gradient that is not finite leaves everything as it was."""
     return _step(optimiser, module, memory, *_value_and_gradient(loss, module), guard)
+
+
+def paced(state: State, rate: float) -> State:
+    """The state with another rate of learning, for an optimiser of ``optax.inject_hyperparams``."""
+    where = lambda s: s.memory["student"].hyperparams["learning_rate"]  # noqa: E731
+    return eqx.tree_at(where, state, jnp.asarray(rate, jnp.float32))
 
 
 def _value_and_gradient(loss: Callable[[PyTree], Scalar], module: PyTree) -> tuple[Scalar, PyTree]:
