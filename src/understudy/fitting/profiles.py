@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from understudy.core import IngredientError, Target
-from understudy.fitting.ends import DEEP, SLACK, improper
+from understudy.fitting.improper import DEEP, SLACK, improper
 from understudy.surroundings import double_precision, in_double
 
 # Distances from the middle of the chains, in their deviations, and how many of them must tell.
