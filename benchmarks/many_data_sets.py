@@ -44,6 +44,8 @@ GROUPS, LONGEST, TIMES, LEVELS, TRIALS = 5, 1000, 100, 9, 20
 # How far a mean may be off in standard deviations, and a standard deviation as a share of itself.
 NEAR, WRONG = 0.1, 0.2
 INSIDE = 0.9
+# Data sets that are served one by one, and whose rows are put into another order.
+_SERVED = 20
 # NUTS is compiled for so many rows; a data set is padded to the next of them.
 _PADDED = (32, 100, 320, LONGEST)
 
@@ -182,7 +184,7 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
     for name in names:
         if name in done:
             continue
-        for row in measure(name, settings, progress):
+        for row in measure(name, settings, out, progress):
             # Rows of a run that was cut off are replaced.
             called = name if row["kind"] == "model" else f"{name} {row['data_set']}"
             files.write_rows(out / ROWS, [{**row, "model": name, "name": called}])
@@ -190,13 +192,18 @@ def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str
     return summary(files.read_rows(out / ROWS))
 
 
-def measure(name: str, settings: Settings, progress: bool | None = None) -> Iterator[dict[str, Any]]:
+def measure(
+    name: str, settings: Settings, out: Path, progress: bool | None = None
+) -> Iterator[dict[str, Any]]:
     """A row for every data set that was compared with NUTS, and one for the model."""
     started = time.perf_counter()
     inference, figures = _trained(WORKFLOWS[name], settings)
+    (out / "kept").mkdir(parents=True, exist_ok=True)
+    inference.save(out / "kept" / f"{name}.safetensors")
     usual, shifted, lessons = _data_sets(WORKFLOWS[name], inference, settings)
     samples, more = _timed_draws(inference, _joined(usual, shifted), settings)
     figures |= more | {"coverage": _coverage(samples.z[: len(usual.z)], usual.z)}
+    figures |= _one_by_one(inference, usual) | {"permuted": _permuted(inference, usual)}
     rows = []
     for row in _compared(inference, usual, shifted, settings, progress):
         rows.append(row)
@@ -270,6 +277,30 @@ def _timed_draws(
         "first_sample_seconds": seconds[0],
         "sample_seconds": seconds[1],
     }
+
+
+def _one_by_one(inference: Amortised, usual: Simulated) -> dict[str, float]:
+    """Milliseconds of a posterior and a thousand of its draws, its verdict included."""
+    data, *arguments = _given(_rows(usual, slice(0, _SERVED)).data)
+    took = []
+    for i in range(len(data)):
+        begun = time.process_time()
+        inference(data[i], *(one[i] for one in arguments)).sample(i, 1000)
+        took.append(1000 * (time.process_time() - begun))
+    # Every route compiles when it is first taken.
+    return {"first_milliseconds": took[0], "milliseconds": float(np.median(took[1:]))}
+
+
+def _permuted(inference: Amortised, usual: Simulated) -> float:
+    """How far draws move, in their deviations, where the rows of data sets come in another order."""
+    layout = inference.simulator.layout
+    if layout.placed or not layout.exchangeable:
+        return float("nan")
+    data, *arguments = _given(_rows(usual, slice(0, _SERVED)).data)
+    orders = [np.random.default_rng(i).permutation(len(one)) for i, one in enumerate(data)]
+    mixed = [[one[order] for one, order in zip(c, orders, strict=True)] for c in (data, *arguments)]
+    drawn = [inference.sample(0, y, 1000, *more).z for y, *more in ((data, *arguments), mixed)]
+    return float((np.abs(drawn[0] - drawn[1]) / drawn[0].std(1, keepdims=True)).max())
 
 
 def _taught(inference: Amortised, shifted: Simulated, lessons: Simulated, settings: Settings) -> Samples:

@@ -1,7 +1,7 @@
 """Lines of the documents about amortising, from their rows."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ C2ST = ("task", "observations", "student", "finished", "worst", *RIVALS)
 """Header of the classifier's accuracies."""
 COSTS = ("task", *ROUTES, "trusted", "training, s", "simulations", "likelihoods", "gradients")
 """Header of how the draws came about, and of what they cost."""
-FAULTS = ("planted", "flagged", "warned only", "tests that fail")
+FAULTS = ("planted", "flagged", "with a warning", "tests that fail")
 """Header of what the check of an amortised model sees."""
 STRANGERS = (
     "model",
@@ -32,8 +32,6 @@ STRANGERS = (
     "a posterior, ms",
 )
 """Header of models that nothing was built with."""
-WORKFLOW = ("figure", "measured")
-"""Header of one model of the workflow."""
 
 
 def accuracies(results: Path) -> list[list[str]]:
@@ -98,43 +96,54 @@ def _stranger(row: Row) -> list[str]:
     return [row["name"], f"{row['simulations']:,}", routes, trusted, *off, check, f"{served:.0f}"]
 
 
-def workflow(results: Path, model: str) -> list[list[str]]:
-    """The figures of one model of the workflow: served, right, trusted, and what that cost."""
+def workflow(results: Path) -> tuple[list[str], list[list[str]]]:
+    """Header and lines of the workflow's models: served, right, trusted, and what that cost."""
     rows = files.read_rows(results / "many_data_sets.jsonl")
-    (row,) = (one for one in rows if one["kind"] == "model" and one["model"] == model)
-    count, shifted = row["data_sets"], row["data_sets"] // 5
-    shares = (row["shifted_without_chains"], row["shifted_without_chains_taught"])
-    return [
-        ["data sets, of which shifted", f"{count}, {shifted}"],
-        ["unshifted ones served without chains; trusted", _both(row["without_chains"], row["trusted"])],
-        ["truths inside the central 90 % of the draws", f"{100 * row['coverage']:.0f} %"],
-        [
-            "within .1 sd and 10 % of NUTS, of those unshifted on which NUTS converged",
-            f"{100 * row['near']:.0f} %",
-        ],
-        ["worst mean, worst standard deviation of these", _worst(row)],
-        [
-            "trusted but wrong (mean by .2 sd or sd by 20 %)",
-            f"{row['trusted_but_wrong']} of {row['trusted_compared']}",
-        ],
-        ["shifted ones served without chains, before and after `teach`", _both(*shares)],
-        [
-            "their median effective share, before and after",
-            f"{row['shifted_share']:.2f}, {row['shifted_share_taught']:.2f}",
-        ],
-        ["simulations, seconds of training", f"{row['simulations']:,}, {row['train_seconds']:.0f}"],
-        ["1,000 draws for all data sets in one call, seconds", f"{row['sample_seconds']:.1f}"],
-        ["the same over NUTS's time for them", f"{row['over_nuts']:.2f}"],
-        ["pays from so many data sets on", f"{row['break_even']:,.0f}"],
-    ]
+    models = [row for row in rows if row["kind"] == "model"]
+    lines = [[figure, *(show(row) for row in models)] for figure, show in _WORKFLOW.items()]
+    return ["figure", *(row["model"] for row in models)], lines
 
 
-def _both(one: float, other: float) -> str:
-    return f"{100 * one:.0f} %, {100 * other:.0f} %"
+def _shares(*names: str) -> Callable[[Row], str]:
+    return lambda row: ", ".join(f"{100 * row[name]:.0f} %" for name in names)
 
 
-def _worst(row: Row) -> str:
-    return f"{row['worst_mean_error']:.2f} sd, {100 * row['worst_sd']:.0f} %"
+def _numbers(*names: str, form: str = ",.0f") -> Callable[[Row], str]:
+    """Numbers side by side; none that a model has not, or that an earlier row did not measure."""
+
+    def show(row: Row) -> str:
+        found = [row.get(name, np.nan) for name in names]
+        return "" if np.isnan(found).any() else ", ".join(f"{number:{form}}" for number in found)
+
+    return show
+
+
+_SHIFTED = "shifted_without_chains", "shifted_without_chains_taught"
+_WORKFLOW: Mapping[str, Callable[[Row], str]] = {
+    "parameters; data sets, of which shifted": lambda row: (
+        f"{row['dim']}; {row['data_sets']:,}, {row['data_sets'] // 5}"
+    ),
+    "unshifted ones served without chains; trusted": _shares("without_chains", "trusted"),
+    "truths inside the central 90 % of the draws": _shares("coverage"),
+    "compared with NUTS, which converged": _numbers("compared"),
+    "unshifted ones of these within .1 sd and 10 % of NUTS": _shares("near"),
+    "worst mean, worst standard deviation of these": lambda row: (
+        f"{row['worst_mean_error']:.2f} sd, {100 * row['worst_sd']:.0f} %"
+    ),
+    "trusted but wrong (mean by .2 sd or sd by 20 %)": lambda row: (
+        f"{row['trusted_but_wrong']} of {row['trusted_compared']}"
+    ),
+    "shifted ones served without chains, before and after `teach`": _shares(*_SHIFTED),
+    "their median effective share, before and after": _numbers(
+        "shifted_share", "shifted_share_taught", form=".2f"
+    ),
+    "draws move, rows in another order, by so many sd": _numbers("permuted", form=".0e"),
+    "simulations, seconds of training": _numbers("simulations", "train_seconds"),
+    "1,000 draws for all data sets in one call, seconds": _numbers("sample_seconds", form=",.1f"),
+    "the same over NUTS's time for them": _numbers("over_nuts", form=".3f"),
+    "one posterior and 1,000 draws of it, milliseconds": _numbers("milliseconds"),
+    "pays from so many data sets on": _numbers("break_even"),
+}
 
 
 def _by_task(results: Path) -> dict[str, Sequence[Row]]:

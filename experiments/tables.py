@@ -273,7 +273,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "sbi_costs": lambda results: table(sbi.COSTS, sbi.costs(results)),
     "amortised_faults": lambda results: table(sbi.FAULTS, sbi.faults(results)),
     "strangers": lambda results: table(sbi.STRANGERS, sbi.strangers(results)),
-    "psychometric": lambda results: table(sbi.WORKFLOW, sbi.workflow(results, "psychometric")),
+    "workflow": lambda results: table(*sbi.workflow(results)),
     "bnn_ll": partial(bnn_table, name="test_ll", best=max),
     "bnn_error": partial(bnn_table, name="test_error", best=min),
     "bnn_ece": partial(bnn_means, name="ece", digits=3),

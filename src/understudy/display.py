@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from understudy.core import HasSites, Target
+
 if TYPE_CHECKING:
     import pandas
 
@@ -30,6 +32,13 @@ def entries(draws: Mapping[str, Any]) -> dict[str, np.ndarray]:
                 label += "'"
             made[label] = rows[(slice(None), *place)]
     return made
+
+
+def coordinate_names(target: Target) -> list[str]:
+    """A name for every number of a flat draw, by the site it fills; z[0], z[1], ... without sites."""
+    sites = target.sites if isinstance(target, HasSites) else ()
+    names = [name for site in sites for name in entries({site.name: np.zeros((1, *site.shape))})]
+    return names if len(names) == target.dim else [f"z[{i}]" for i in range(target.dim)]
 
 
 def varying(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

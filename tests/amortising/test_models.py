@@ -63,6 +63,13 @@ def test_simulated_sizes_span_what_was_asked_for():
     np.testing.assert_allclose(np.sort(first[0], 0), np.sort(COVARIATES, 0))
 
 
+@pytest.mark.parametrize("rows", [4, 7])
+def test_covariates_of_other_rows_than_the_data_are_refused(rows):
+    simulator = simulator_of(regression, (COVARIATES,), {}, "y", sizes=(2, 10))
+    with pytest.raises(IngredientError, match=r"shape \(6, 2\) for these data"):
+        complete(simulator.layout, {"y": np.zeros(6)}, (COVARIATES[:rows],), simulator.filler)
+
+
 def test_the_order_of_a_set_is_forgotten_to_the_last_bit():
     simulator = simulator_of(points, (20,), {}, "y")
     y = np.random.default_rng(0).normal(size=20)

@@ -15,6 +15,7 @@ MODEL = Path(__file__).parent / "model_file.py"
 @pytest.mark.slow
 def test_amortise_and_then_infer(tmp_path, capsys):
     words = ["amortise", f"{MODEL}:measured", "--observed", "y", "--out", str(tmp_path / "run")]
+    words += ["--missing"]
     assert cli.main([*words, "--budget", "5", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["simulations"] > 0
     assert cli.main([*words, "--quiet"]) == 2

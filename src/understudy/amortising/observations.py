@@ -31,9 +31,9 @@ class DataSet(NamedTuple):
         arguments: what else differs between data sets: covariates, say.
     """
 
-    values: dict[str, Array]
-    seen: dict[str, Bool[Array, "..."]]
-    arguments: tuple[Array, ...] = ()
+    values: dict[str, Any]
+    seen: dict[str, Any]
+    arguments: tuple[Any, ...] = ()
 
 
 class ObservedSite(NamedTuple):
@@ -360,7 +360,7 @@ def complete(
             )
         filled[site.name] = np.where(known, padded, rest).astype(rest.dtype)
     padded = tuple(
-        _padded(argument, np.asarray(rest), in_rows and layout.varies)
+        _padded(argument, np.asarray(rest), count if in_rows and layout.varies else None)
         for argument, rest, in_rows in zip(
             arguments, filler.arguments, layout.row_arguments, strict=True
         )
@@ -391,19 +391,15 @@ def _rows_of(layout: Layout, values: dict[str, np.ndarray]) -> int:
     return count
 
 
-def _padded(argument: Any, rest: np.ndarray, in_rows: bool) -> np.ndarray:
+def _padded(argument: Any, rest: np.ndarray, count: int | None) -> np.ndarray:
+    """An argument as training had it; in rows, as many as the data have, where there is a count."""
     value = np.asarray(argument)
-    fits = (
-        value.shape[1:] == rest.shape[1:] and len(value) <= len(rest)
-        if in_rows
-        else value.shape == rest.shape
-    )
-    if not fits or not np.isfinite(value).all():
+    wanted = rest.shape if count is None else (count, *rest.shape[1:])
+    if value.shape != wanted or not np.isfinite(value).all():
         raise IngredientError(
-            f"An argument of the model has shape {rest.shape}, all finite; {shown(argument)} came."
+            f"An argument of the model has shape {wanted} for these data, all finite; "
+            f"{shown(argument)} came."
         )
-    if not in_rows:
-        return value.astype(rest.dtype)
     return np.concatenate([value, rest[len(value) :]]).astype(rest.dtype)
 
 

@@ -24,7 +24,8 @@ def command(words: Sequence[str]) -> None:
     raw = models.read_data(given.data)
     observed = [name.strip() for name in given.observed.split(",")]
     note = {"model": models.absolute_name(given.model), "seed": given.seed, "observed": observed}
-    note |= {"budget": given.budget, "sizes": given.sizes, "data": models.digest(given.data, raw)}
+    note |= {"budget": given.budget, "sizes": given.sizes, "missing": given.missing}
+    note |= {"data": models.digest(given.data, raw)}
     begun = (given.out / runs.NOTE).exists() or runs.has_stage(given.out)
     if begun or runs.is_amortised(given.out):
         runs.check_same(given.out, note, given.resume, "training", runs.is_amortised(given.out))
@@ -47,6 +48,7 @@ def _amortise(
             model,
             observed=note["observed"],
             sizes=None if given.sizes is None else tuple(given.sizes),
+            missing=given.missing,
             budget=given.budget,
             seed=given.seed,
             progress=False if given.quiet else None,
@@ -86,6 +88,8 @@ def _parser() -> Parser:
     add("--out", type=path_word, metavar="FOLDER", **place)
     rows = "least and largest number of rows of a data set"
     add("--sizes", type=whole_between(1, 10**9), nargs=2, metavar="N", help=rows)
+    gaps = "numbers of real data sets can be missing (null)"
+    add("--missing", action="store_true", help=gaps)
     add("--budget", type=positive_number, metavar="S", help="seconds of training (default: as needed)")
     add("--seed", type=seed_number, default=0, metavar="N", help="of everything random")
     stopped = "go on with a training that was stopped, keep a finished one"

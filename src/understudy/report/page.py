@@ -14,13 +14,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from understudy import files
-from understudy.checks import shown
-from understudy.files import StoreError
+from understudy.checks import first_line, shown
+from understudy.files import StoreError, read_file
 from understudy.report.figures import CURVES, picture_bytes, training_curves
 
 Record = Mapping[str, Any]
 
 _PNG = b"\x89PNG\r\n\x1a\n"
+# Bytes of a picture or of a description.
+_LARGEST = 2**26
 _LISTS = {"figures": ("name", "value"), "pictures": ("file",)}
 
 # Sorts a table by the column whose head is clicked; numbers by size, other words by the alphabet.
@@ -160,8 +162,10 @@ def _read(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        described = json.loads(path.read_bytes())
-    except (ValueError, OSError, RecursionError) as error:
+        described = json.loads(read_file(path, _LARGEST))
+    except StoreError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} cannot be read as JSON ({error}); make the run again.") from error
     if not isinstance(described, dict) or not isinstance(described.get("settings", {}), dict):
         raise StoreError(f"{path} is not the description of a run; write it with describe_run.")
@@ -315,10 +319,7 @@ def _picture(folder: Path, picture: Record) -> str:
     path = folder / str(picture["file"])
     if not path.resolve().is_relative_to(folder.resolve()):
         raise StoreError(f"The picture {path} lies outside its run; keep pictures in the run's folder.")
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"The picture {path} cannot be read; make the run again.") from error
+    raw = read_file(path, _LARGEST)
     if not raw.startswith(_PNG):
         raise StoreError(f"The picture {path} is not a PNG file; write it with write_picture.")
     return inlined(raw, str(picture.get("title", path.stem)), str(picture.get("caption", "")))
@@ -327,9 +328,11 @@ def _picture(folder: Path, picture: Record) -> str:
 def _curves(folder: Path, rows: Sequence[Record]) -> str:
     try:
         figure: Figure = training_curves(rows)
-    except (ValueError, TypeError, AttributeError) as error:
+    except Exception as error:  # whatever stands in the rows
         path = folder / "metrics.jsonl"
-        raise StoreError(f"{path} does not hold rows of a training: {error}") from error
+        raise StoreError(
+            f"{path} does not hold rows of a training ({first_line(error)}); remove the others."
+        ) from error
     return inlined(picture_bytes(figure), "Training", _CURVES_CAPTION)
 
 
