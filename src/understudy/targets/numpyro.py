@@ -211,7 +211,7 @@ def _target_of(model: Callable, args: tuple, kwargs: dict[str, Any]) -> NumPyroT
         data, rest = None, _Fixed((args, kwargs))
         sites, summed = _inspect_fixed(model, rest)
     dim = sum(math.prod(site.shape) for site in sites)
-    target = NumPyroTarget(data, model, rest, sites, dim, summed)
+    target = NumPyroTarget(data=data, model=model, rest=rest, sites=sites, dim=dim, summed=summed)
     try:
         _check_start(target)
     except IngredientError:
