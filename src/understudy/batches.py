@@ -201,8 +201,8 @@ class Stream:
         used = position if callable(self.batches) else 0
         while True:
             before = used
-            batches: Any = self.batches(used) if callable(self.batches) else self.batches
             with calling("The batches of a stream are gone through one after the other"):
+                batches: Any = self.batches(used) if callable(self.batches) else self.batches
                 for batch in batches:
                     used += 1
                     if used > position or callable(self.batches):
