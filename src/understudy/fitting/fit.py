@@ -26,8 +26,9 @@ from understudy.devices import Devices, agreed, is_first, mesh_of
 from understudy.fitting import region
 from understudy.fitting.budget import Budget, Gradients
 from understudy.fitting.chains import Chains
-from understudy.fitting.ends import check_ends
+from understudy.fitting.discrete import ADVICE, check_steps
 from understudy.fitting.evaluations import Evaluations
+from understudy.fitting.improper import check_ends
 from understudy.fitting.improve import improve, prolong, spread
 from understudy.fitting.judge import boundless, imprecise, judge
 from understudy.fitting.keeping import Kept
@@ -35,7 +36,6 @@ from understudy.fitting.learning import Candidate, Learning
 from understudy.fitting.profiles import check_profiles
 from understudy.fitting.region import Region, copula
 from understudy.fitting.starts import find_starts
-from understudy.fitting.steps import ADVICE, check_steps
 from understudy.fitting.walls import find_walls
 from understudy.fitting.weighing import nearly_right, with_margins
 from understudy.posterior import Posterior, Stage

@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from understudy.core import IngredientError, Target
-from understudy.fitting.ends import DEEP, SLACK, improper
+from understudy.fitting.improper import DEEP, SLACK, improper
+from understudy.numerics import AnyArray
 from understudy.surroundings import double_precision, in_double
 
 # Distances from the middle of the chains, in their deviations, and how many of them must tell.
@@ -65,7 +66,7 @@ def _endless(mass: Float[np.ndarray, "... rungs"]) -> Bool[np.ndarray, "..."]:
 
 @eqx.filter_jit
 def _profiles(
-    target: Target, points: Float[Array, "p d d"], scale: Float[Array, " d"]
+    target: Target, points: Float[AnyArray, "p d d"], scale: Float[AnyArray, " d"]
 ) -> Float[Array, "p d 2 rungs"]:
     """Logarithms of the mass in the middle of every coordinate and at the distances to both sides.
 

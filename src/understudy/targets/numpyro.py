@@ -18,7 +18,7 @@ from numpyro.infer import log_likelihood as numpyro_log_likelihood
 from numpyro.infer import util as numpyro_util
 from numpyro.primitives import Messenger
 
-from understudy.checks import first_line, shown
+from understudy.checks import first_line, native, shown
 from understudy.core import Condition, IngredientError, Key, Site, Target
 from understudy.programs import jit_of_few
 from understudy.surroundings import own_settings, with_own_settings
@@ -211,7 +211,7 @@ def _target_of(model: Callable, args: tuple, kwargs: dict[str, Any]) -> NumPyroT
         data, rest = None, _Fixed((args, kwargs))
         sites, summed = _inspect_fixed(model, rest)
     dim = sum(math.prod(site.shape) for site in sites)
-    target = NumPyroTarget(data, model, rest, sites, dim, summed)
+    target = NumPyroTarget(data=data, model=model, rest=rest, sites=sites, dim=dim, summed=summed)
     try:
         _check_start(target)
     except IngredientError:
@@ -300,7 +300,7 @@ def _divide(arguments: Any) -> tuple[PyTree, _Static]:
         )
     arguments = (tuple(arguments[0]), dict(arguments[1]))
     leaves, structure = jax.tree.flatten(arguments)
-    arrays = tuple(jnp.asarray(leaf) if _is_data(leaf) else None for leaf in leaves)
+    arrays = tuple(jnp.asarray(native(leaf)) if _is_data(leaf) else None for leaf in leaves)
     others = tuple(None if _is_data(leaf) else leaf for leaf in leaves)
     return arrays, _Static(others, structure)
 

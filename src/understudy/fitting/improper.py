@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from understudy.core import IngredientError
+from understudy.fitting.discrete import ADVICE
 from understudy.fitting.evaluations import Evaluations
-from understudy.fitting.steps import ADVICE
 
 # Distances in deviations of the chains. What overflows before the third of them shows nothing.
 _LADDER = 30.0 * 10 ** np.arange(0.0, 6.5, 0.5)
