@@ -26,9 +26,9 @@ EACH = (
 LEAVE_ONE_OUT = ("figure", "fit", "NUTS")
 
 
-def rows_of(results: Path) -> list[Row]:
-    """The rows of the suite."""
-    return files.read_rows(results / "posteriors.jsonl")
+def rows_of(results: Path, which: str = "") -> list[Row]:
+    """The rows of the suite, or of those that were fitted again alone on the machine."""
+    return files.read_rows(results / which / "posteriors.jsonl")
 
 
 def goals(results: Path) -> list[tuple[str, ...]]:
@@ -64,9 +64,9 @@ def families(results: Path) -> list[tuple[str, ...]]:
     ]
 
 
-def each(results: Path) -> list[tuple[str, ...]]:
+def each(results: Path, which: str = "") -> list[tuple[str, ...]]:
     """One line a posterior."""
-    return [_line(row) for row in rows_of(results)]
+    return [_line(row) for row in rows_of(results, which)]
 
 
 def _line(row: Row) -> tuple[str, ...]:

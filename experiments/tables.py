@@ -267,6 +267,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "trust_summary": trust_summary,
     "hardening": hardening_table,
     "posteriors": lambda results: table(posteriors.EACH, posteriors.each(results)),
+    "posteriors_alone": lambda results: table(posteriors.EACH, posteriors.each(results, "alone")),
     "leave_one_out": lambda results: table(posteriors.LEAVE_ONE_OUT, posteriors.leave_one_out(results)),
     "posteriors_families": lambda results: table(posteriors.FAMILIES, posteriors.families(results)),
     "posteriors_goals": lambda results: table(posteriors.GOALS, posteriors.goals(results)),
@@ -285,6 +286,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "mnist": lambda results: table(mnist.LIKELIHOODS, mnist.likelihoods(results)),
     "mnist_differences": lambda results: table(mnist.DIFFERENCES, mnist.differences(results)),
     "mnist_short": lambda results: table(mnist.SHORT, mnist.short(results)),
+    "mnist_short_loops": lambda results: table(mnist.SHORT, mnist.short_loops(results)),
     "imputation": lambda results: table(mnist.IMPUTATION, mnist.imputations(results)),
 }
 

@@ -93,8 +93,18 @@ def paired(results: Path) -> dict[str, tuple[float, float, int]]:
 
 def short(results: Path) -> list[Sequence[str]]:
     """Every method of the paper for a short time, in both readings of its eta, against one VAE."""
-    base = _of_vae(results / "short_eta")
-    both = (pair for reading in EPS for pair in _with_values(results / f"short_{reading}"))
+    return _against_vae(*(results / f"short_{reading}" for reading in EPS))
+
+
+def short_loops(results: Path) -> list[Sequence[str]]:
+    """Encoders that learn from their teacher and a bound, for a short time, against their own VAE."""
+    return _against_vae(results / "short_loops")
+
+
+def _against_vae(*folders: Path) -> list[Sequence[str]]:
+    """Every row of the folders against the VAE of the first."""
+    base = _of_vae(folders[0])
+    both = (pair for folder in folders for pair in _with_values(folder))
     return [_short(row, values - base[row["train_seed"]]) for row, values in both]
 
 
