@@ -80,7 +80,7 @@ class Kept:
                 f"{self.folder} holds a training of another model or seed; resume it with those it had, "
                 "or choose another folder."
             )
-        learning.state = state
+        learning.state, learning.best = state, (-np.inf, state)
         try:
             curve = [(float(s), int(u), float(score)) for s, u, score in told["curve"]]
             learning.curve, learning.seconds = curve, float(told["seconds"])

@@ -15,6 +15,9 @@ from understudy.checks import calling, flag, function, instance, shown
 from understudy.core import Condition, IngredientError, Key, Site, Target
 from understudy.targets.parameters import Parameters
 
+# Rows of a table that nothing is learnt from: a tenth of it, within these.
+_LEAST_UNSEEN, _MOST_UNSEEN = 20, 4096
+
 
 class Simulator(eqx.Module):
     """Draws pairs of parameters and data, and knows the parameters' names and supports.
@@ -34,6 +37,20 @@ class Simulator(eqx.Module):
     @abstractmethod
     def simulate(self, key: Key) -> tuple[Float[Array, " d"], DataSet]:
         """Draw z from the prior and data given it."""
+
+    def several(self, key: Key, count: int) -> tuple[Float[Array, "m d"], DataSet]:
+        """Different pairs: as many as asked for, or as there are."""
+        return jax.lax.map(self.simulate, jax.random.split(key, count), batch_size=256)
+
+    @property
+    def count(self) -> int | None:
+        """How many pairs there are; None where they are drawn anew."""
+        return None
+
+    @property
+    def unseen(self) -> "Simulator":
+        """Pairs that nothing is learnt from: fresh simulations, or the rest of a table."""
+        return self
 
     @abstractmethod
     def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
@@ -172,6 +189,9 @@ class PriorSimulator(Simulator):
 class Pairs(Simulator):
     """A table of parameters and data that were simulated elsewhere.
 
+    A tenth of the rows, picked at random, is never learnt from: training stops where these say that it
+    learns the table by heart, and the student is judged by them.
+
     Args:
         parameters: arrays by name, one row a pair.
         data: an array, or arrays by name, one row a pair.
@@ -191,6 +211,7 @@ class Pairs(Simulator):
     filler: DataSet
     z: Float[Array, "m d"]
     data: dict[str, Array]
+    rest: tuple[Float[Array, "r d"], dict[str, Array]]
     layout: Layout = eqx.field(static=True)
     likelihood: bool = eqx.field(static=True)
 
@@ -227,8 +248,10 @@ class Pairs(Simulator):
             raise IngredientError(
                 f"A table needs 100 finite pairs at least, inside their supports; {kept.sum()} came."
             )
-        self.z = jnp.asarray(z[kept])
-        self.data = {name: jnp.asarray(array[kept]) for name, array in made.items()}
+        rows = np.random.default_rng(0).permutation(np.flatnonzero(kept))
+        unseen, learnt = np.split(rows, [min(max(len(rows) // 10, _LEAST_UNSEEN), _MOST_UNSEEN)])
+        self.z, self.data = _of_table(z, made, learnt)
+        self.rest = _of_table(z, made, unseen)
         self.target = ParameterTarget(names, None, None, None, names.dim)
         self.likelihood = False
         first = {name: array[0] for name, array in self.data.items()}
@@ -237,7 +260,23 @@ class Pairs(Simulator):
 
     def simulate(self, key: Key) -> tuple[Float[Array, " d"], DataSet]:
         """A pair of the table, picked at random."""
-        row = jax.random.randint(key, (), 0, len(self.z))
+        return self._pair(jax.random.randint(key, (), 0, len(self.z)))
+
+    def several(self, key: Key, count: int) -> tuple[Float[Array, "m d"], DataSet]:
+        """Different pairs of the table."""
+        return jax.vmap(self._pair)(jax.random.permutation(key, len(self.z))[:count])
+
+    @property
+    def count(self) -> int:
+        """All of the table."""
+        return len(self.z) + len(self.rest[0])
+
+    @property
+    def unseen(self) -> "Pairs":
+        """The rows that nothing is learnt from."""
+        return eqx.tree_at(lambda pairs: (pairs.z, pairs.data), self, self.rest)
+
+    def _pair(self, row: Array) -> tuple[Float[Array, " d"], DataSet]:
         return self.z[row], DataSet({n: v[row] for n, v in self.data.items()}, self.layout.all_seen())
 
     def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
@@ -282,6 +321,10 @@ def _numbers(name: str, value: Any) -> np.ndarray:
         return np.asarray(value, float)
     except (TypeError, ValueError, OverflowError) as error:
         raise IngredientError(f"{name} holds numbers, one row a pair; {shown(value)} came.") from error
+
+
+def _of_table(z: np.ndarray, data: Mapping[str, np.ndarray], rows: np.ndarray) -> tuple:
+    return jnp.asarray(z[rows]), {name: jnp.asarray(array[rows]) for name, array in data.items()}
 
 
 def _layout_of(values: Mapping[str, Array], exchangeable: bool) -> Layout:
