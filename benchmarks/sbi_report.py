@@ -108,8 +108,14 @@ def _shares(*names: str) -> Callable[[Row], str]:
     return lambda row: ", ".join(f"{100 * row[name]:.0f} %" for name in names)
 
 
-def _numbers(*names: str, digits: int = 0) -> Callable[[Row], str]:
-    return lambda row: ", ".join(f"{row[name]:,.{digits}f}" for name in names)
+def _numbers(*names: str, form: str = ",.0f") -> Callable[[Row], str]:
+    """Numbers side by side; none that a model has not, or that an earlier row did not measure."""
+
+    def show(row: Row) -> str:
+        found = [row.get(name, np.nan) for name in names]
+        return "" if np.isnan(found).any() else ", ".join(f"{number:{form}}" for number in found)
+
+    return show
 
 
 _SHIFTED = "shifted_without_chains", "shifted_without_chains_taught"
@@ -129,14 +135,12 @@ _WORKFLOW: Mapping[str, Callable[[Row], str]] = {
     ),
     "shifted ones served without chains, before and after `teach`": _shares(*_SHIFTED),
     "their median effective share, before and after": _numbers(
-        "shifted_share", "shifted_share_taught", digits=2
+        "shifted_share", "shifted_share_taught", form=".2f"
     ),
-    "draws move, rows in another order, by so many sd": lambda row: (
-        "" if np.isnan(row["permuted"]) else f"{row['permuted']:.0e}"
-    ),
+    "draws move, rows in another order, by so many sd": _numbers("permuted", form=".0e"),
     "simulations, seconds of training": _numbers("simulations", "train_seconds"),
-    "1,000 draws for all data sets in one call, seconds": _numbers("sample_seconds", digits=1),
-    "the same over NUTS's time for them": _numbers("over_nuts", digits=3),
+    "1,000 draws for all data sets in one call, seconds": _numbers("sample_seconds", form=",.1f"),
+    "the same over NUTS's time for them": _numbers("over_nuts", form=".3f"),
     "one posterior and 1,000 draws of it, milliseconds": _numbers("milliseconds"),
     "pays from so many data sets on": _numbers("break_even"),
 }

@@ -31,7 +31,8 @@ def _row(name: str, choice: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
     row = Row(name, perceptron, mala(0.2, steps=5), PAPER_FEEDBACK, learning)
     settings = mixture.Settings(updates=sizes.updates, repeats=sizes.repeats, seed=sizes.seed)
     trained = mixture.train_row(row, settings, False)
-    summary, late = trained.summary, trained.progress["ksd"][mixture.LOOKS // 2 :]
+    summary, seen = trained.summary, trained.progress["ksd"]
+    late = seen[len(seen) // 2 :]
     kept = ("ksd", "w1", "weight_error", "both_modes", "repeats")
     return {
         "name": name,

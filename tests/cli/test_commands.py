@@ -209,7 +209,7 @@ MODELS = {
     "twice": "import numpyro\nfrom numpyro import distributions as dist\ndef normal(y):\n"
     "    for _ in range(2):\n        numpyro.sample('z', dist.Normal(0, 1))",
     "a_class": "class normal: ...",
-    "latin": "# \xe9",
+    "latin": "letter = '\xe9'",
     "instance": "class Model:\n    def __call__(self, y): ...\nnormal = Model()",
     "starred": "def normal(*y): ...",
     "gives": "def normal(y): return 3",
@@ -326,10 +326,9 @@ BAD = [
     ("fit samples_numpy.py:normal --data D", GOOD, ["normal"]),
     ("fit threads.py:normal --data D", GOOD, ["threads.py cannot be imported", "OSError"]),
     ("fit aborts.py:normal --data D", GOOD, ["aborts.py cannot be imported", "MemoryError"]),
-    ("fit nested.py:normal --data D", GOOD, ["normal", "unsupported operand"]),
+    ("fit nested.py:normal --data D", GOOD, ["normal", "division by zero"]),
     ("fit damaged:normal --data D", GOOD, ["damaged has no function 'normal'"]),
     ("fit M:normal --data D --out D/../D", GOOD, ["D cannot be written to"]),
-    ("fit M:normal --data D", {"y": []}, ["normal"]),
     ("fit M:normal --data D", "null", ["holds a NoneType"]),
     ("fit M:normal --data D", "3", ["holds a int"]),
     ("fit M:normal --data D", '"y"', ["holds a str"]),
@@ -337,7 +336,6 @@ BAD = [
     ("fit M:normal --data D", '{"y": [1]} {"y": [2]}', ["is not JSON"]),
     ("fit M:normal --data D", '{"y": NaN}', ["'y' hold a value that is not finite"]),
     ("fit M:normal --data D", '{"y": -Infinity}', ["'y' hold a value that is not finite"]),
-    ("fit M:normal --data D", '\ufeff{"y": [1]}', ["is not JSON"]),
     ("fit M:normal --data D", {"y": [[[1, 2], [3]]]}, ["'y' have rows of different lengths"]),
     ("fit M:normal --data D --budget 1e400", GOOD, ["--budget", "a positive number"]),
     ("fit M:normal --data D --budget 99999999999999999999g", GOOD, ["--budget", "from 1 to"]),
@@ -351,17 +349,17 @@ BAD = [
     ("sample student", {}, ["holds a FullGaussian, not a Posterior"]),
     ("check student --model M:normal", {}, ["holds a FullGaussian, not a Posterior"]),
     ("report student --model M:normal", {}, ["holds a FullGaussian, not a Posterior"]),
-    ("infer student D --model M:normal", GOOD, ["FullGaussian"]),
+    ("infer taught D --model M:normal", GOOD, ["cannot be loaded", "which it does not name"]),
     ("sample student -n 99999999999999999999", {}, ["-n", "from 1 to"]),
     ("sample student --out .nc", {}, ["--out ends in"]),
     ("sample student --out draws.NC", {}, ["--out ends in"]),
     ("sample student --out draws.nc.gz", {}, ["--out ends in"]),
     ("sample student/posterior.safetensors", {}, ["holds no fitted posterior"]),
-    ("infer student D -n 1.5", GOOD, ["-n", "whole number"]),
-    ("infer student D", '{"y": 1' + "0" * 400 + "}", ["'y' are numbers"]),
-    ("infer student D", '{"y": {"a": 1}}', ["'y' are numbers"]),
-    ("infer student D", "[[1]]", ["a dictionary by site"]),
-    ("infer student D", "[" * 100_000, ["is not JSON"]),
+    ("infer taught D -n 1.5", GOOD, ["-n", "whole number"]),
+    ("infer taught D", '{"y": 1' + "0" * 400 + "}", ["'y' are numbers"]),
+    ("infer taught D", '{"y": {"a": 1}}', ["'y' are numbers"]),
+    ("infer taught D", "[[1]]", ["a dictionary by site"]),
+    ("infer taught D", "[" * 100_000, ["is not JSON"]),
     ("amortise M:measured", {}, ["required", "--observed"]),
     ("amortise M:measured --observed", {}, ["--observed: expected one argument"]),
     ("amortise M:measured --observed y --sizes 5", {}, ["--sizes"]),
@@ -369,7 +367,6 @@ BAD = [
     ("amortise M:measured --observed y --sizes 9 5 --out a", {}, ["sizes"]),
     ("amortise M:measured --observed y,y --out a", {}, ["y"]),
     ("amortise M:measured --observed , --out a", {}, ["observed"]),
-    ("amortise M:measured --observed mu --out a", {}, ["mu"]),
     ("amortise leaves.py:normal --observed y --out a", {}, ["ended the program"]),
     ("check student --trust-code", {}, ["holds a FullGaussian"]),
     ("fit os:getcwd --data D", GOOD, ["name a function"]),
@@ -406,7 +403,7 @@ BAD = [
     ("sample circle", {}, ["circle holds no fitted posterior"]),
     ("report circle", {}, ["circle is not a folder"]),
     ("sample piped", {}, ["it is not a file"]),
-    ("infer piped pipe --model M:normal", {}, ["pipe is not JSON"]),
+    ("infer pipes pipe --model M:normal", {}, ["pipe is not JSON"]),
 ]
 FOLDERS = {
     "noted/fit.json": "not json",
@@ -436,15 +433,15 @@ def test_bad_input_gets_one_sentence(line, data, expected, capsys, tmp_path, mon
     for name, text in FOLDERS.items():
         Path(name).parent.mkdir()
         Path(name).write_text(text)
-    for name in ("damaged", "folder.nc", "piped"):
+    for name in ("damaged", "folder.nc", "piped", "pipes"):
         Path(name).mkdir()
-    for name in ("pipe", "pipe.py", "piped/posterior.safetensors", "piped/amortised.safetensors"):
+    for name in ("pipe", "pipe.py", "piped/posterior.safetensors", "pipes/amortised.safetensors"):
         os.mkfifo(name)
     for name in ("circle", "circle.py"):
         Path(name).symlink_to(name)
     Path("damaged/posterior.safetensors").write_bytes(b"nothing of ours")
-    for name in ("posterior", "amortised"):
-        understudy.save(f"student/{name}.safetensors", FullGaussian(2))
+    for path in ("student/posterior.safetensors", "taught/amortised.safetensors"):
+        understudy.save(path, FullGaussian(2))
     words = [word.replace("M:", f"{MODEL}:") if word.startswith("M:") else word for word in line.split()]
     assert cli.main(words) == 2
     printed = capsys.readouterr()

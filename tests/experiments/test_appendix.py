@@ -8,7 +8,8 @@ import pytest
 
 from experiments import appendix
 from experiments.appendix import contrastive, lemma, pairing, rates, tables
-from experiments.appendix.sizes import Sizes, mean_and_error
+from experiments.appendix.sizes import Sizes
+from experiments.rows import mean_and_error
 from understudy import files
 from understudy.core import IngredientError
 from understudy.feedbacks import JensenShannon

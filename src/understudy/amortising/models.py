@@ -391,7 +391,7 @@ def _can_miss(layout: Layout, target: ModelTarget, filler: DataSet, other: dict[
     generator, values, seen = np.random.default_rng(2), {}, {}
     for name, shape, event in layout.sites:
         seen[name] = np.asarray(generator.random(shape[: len(shape) - event]) > 0.5)
-        there = seen[name].reshape(*seen[name].shape, *[1] * event)
+        there = seen[name].reshape((*seen[name].shape, *[1] * event))
         values[name] = np.where(there, filler.values[name], np.asarray(other[name]["value"]))
     known = filler._replace(seen=seen)
     return _as_likely(target, known, known._replace(values=values))
