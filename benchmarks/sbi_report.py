@@ -19,7 +19,7 @@ C2ST = ("task", "observations", "student", "finished", "worst", *RIVALS)
 """Header of the classifier's accuracies."""
 COSTS = ("task", *ROUTES, "trusted", "training, s", "simulations", "likelihoods", "gradients")
 """Header of how the draws came about, and of what they cost."""
-FAULTS = ("planted", "flagged", "warned only", "tests that fail")
+FAULTS = ("planted", "flagged", "with a warning", "tests that fail")
 """Header of what the check of an amortised model sees."""
 STRANGERS = (
     "model",
