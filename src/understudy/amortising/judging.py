@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from understudy.amortising.finishing import LARGEST_K, pareto_smooth
-from understudy.amortising.simulators import Simulator
+from understudy.amortising.simulators import Simulator, several, unseen
 from understudy.core import Key
 from understudy.evaluation.trust.calibration import calibration_of
 from understudy.evaluation.trust.findings import Effects, Finding, Trust, joined
@@ -118,7 +118,7 @@ def recovery(
 
 
 def _finite_facts(key: Key, simulator: Simulator, student: Any, simulations: int, draws: int) -> Facts:
-    facts = Facts(*map(np.asarray, _facts(key, simulator.unseen, student, simulations, draws)))
+    facts = Facts(*map(np.asarray, _facts(key, unseen(simulator), student, simulations, draws)))
     kept = np.isfinite(facts.truth).all(1) & np.isfinite(facts.coverage)
     return Facts(*(part[kept] for part in facts))
 
@@ -161,7 +161,7 @@ def _facts(key: Key, simulator: Simulator, student: Any, simulations: int, draws
         )
 
     first, second = jax.random.split(key)
-    truth, data = simulator.several(first, simulations)
+    truth, data = several(first, simulator, simulations)
     own = jax.random.split(second, len(truth))
     # The truth of another data set is a point picked at random.
     pairs = (own, truth, data, jnp.roll(truth, 1, axis=0))

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Scalar
 
 from understudy.amortising.budget import Length, Updates, share_of
 from understudy.amortising.observations import DataSet, Reading
-from understudy.amortising.simulators import Simulator
+from understudy.amortising.simulators import Pairs, Simulator, several
 from understudy.coordinates import Coordinates
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
 from understudy.devices import Devices, agreed, here, spread
@@ -188,7 +188,7 @@ def simulate(key: Key, simulator: Simulator, count: int) -> Simulated:
 
 @eqx.filter_jit
 def _simulate(key: Key, simulator: Simulator, count: int) -> tuple[Array, DataSet]:
-    return simulator.several(key, count)
+    return several(key, simulator, count)
 
 
 def batch_size(simulator: Simulator) -> int:
@@ -231,7 +231,7 @@ class Learning:
         self.held = (held.z[rows], jax.tree.map(lambda leaf: leaf[rows], held.data))
         self.curve: list[tuple[float, int, float]] = []
         # A table can be learnt by heart, so the state of the best look at the rest of it is kept.
-        self.by_heart, self.best = simulator.count is not None, (-math.inf, self.state)
+        self.by_heart, self.best = isinstance(simulator, Pairs), (-math.inf, self.state)
         self.until = 0.0  # when the round ends, by the clock that counts seconds
         self.seconds, self.lost = 0.0, 0.0
 

@@ -38,20 +38,6 @@ class Simulator(eqx.Module):
     def simulate(self, key: Key) -> tuple[Float[Array, " d"], DataSet]:
         """Draw z from the prior and data given it."""
 
-    def several(self, key: Key, count: int) -> tuple[Float[Array, "m d"], DataSet]:
-        """Different pairs: as many as asked for, or as there are."""
-        return jax.lax.map(self.simulate, jax.random.split(key, count), batch_size=256)
-
-    @property
-    def count(self) -> int | None:
-        """How many pairs there are; None where they are drawn anew."""
-        return None
-
-    @property
-    def unseen(self) -> "Simulator":
-        """Pairs that nothing is learnt from: fresh simulations, or the rest of a table."""
-        return self
-
     @abstractmethod
     def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
         """The arguments that a data set holds, from what a user gave beside the data."""
@@ -268,7 +254,7 @@ class Pairs(Simulator):
 
     @property
     def count(self) -> int:
-        """All of the table."""
+        """How many pairs there are, those that nothing is learnt from included."""
         return len(self.z) + len(self.rest[0])
 
     @property
@@ -292,6 +278,18 @@ class Pairs(Simulator):
     def given(self, x: DataSet) -> Target:
         """The names of the parameters; no density can be had."""
         return eqx.tree_at(lambda t: t.data, self.target, x, is_leaf=lambda leaf: leaf is None)
+
+
+def several(key: Key, simulator: Simulator, count: int) -> tuple[Float[Array, "m d"], DataSet]:
+    """Different pairs: as many as asked for, or as a table has."""
+    if isinstance(simulator, Pairs):
+        return simulator.several(key, count)
+    return jax.lax.map(simulator.simulate, jax.random.split(key, count), batch_size=256)
+
+
+def unseen(simulator: Simulator) -> Simulator:
+    """Draws pairs that nothing is learnt from: fresh ones, or the rest of a table."""
+    return simulator.unseen if isinstance(simulator, Pairs) else simulator
 
 
 class _Prior:
