@@ -18,7 +18,9 @@ Row = Mapping[str, Any]
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """A Markdown table; words in its place where there are no rows yet."""
+    if not lines:
+        return "*There are no rows of this yet; the command makes them.*"
     rows = [header, ["---"] * len(header), *lines]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
@@ -91,26 +93,32 @@ def ising_table(results: Path) -> str:
 def bnn_table(results: Path, name: str, best: Callable) -> str:
     """Mean and standard error over splits; bold for the best and for what ties with it."""
     rows = files.read_rows(results / "bnn.jsonl")
-    lines = [[d, *bnn.cells(rows, d, name, bnn.METHODS, best)] for d in bnn.datasets(rows)]
-    return table(("set", *bnn.METHODS), lines)
+    sets, methods = bnn.datasets(rows), _methods_run(rows)
+    columns = [bnn.cells(rows, d, name, methods, best) for d in sets]
+    return table(("", *sets), list(zip(methods, *columns, strict=True)))
+
+
+def _methods_run(rows: Sequence[Row]) -> list[str]:
+    run = {row["method"] for row in bnn.summaries(rows)}
+    return [method for method in bnn.METHODS if method in run]
 
 
 def bnn_means(results: Path, name: str, digits: int) -> str:
     """Means over splits alone."""
     rows = files.read_rows(results / "bnn.jsonl")
     found = {(r["dataset"], r["method"]): r[name] for r in bnn.summaries(rows)}
+    sets = bnn.datasets(rows)
     lines = [
-        [d, *(f"{found[d, m]:.{digits}f}" if (d, m) in found else "" for m in bnn.METHODS)]
-        for d in bnn.datasets(rows)
+        [m, *(f"{found[d, m]:.{digits}f}" if (d, m) in found else "" for d in sets)]
+        for m in _methods_run(rows)
     ]
-    return table(("set", *bnn.METHODS), lines)
+    return table(("", *sets), lines)
 
 
 def bnn_goals(results: Path) -> str:
     """Ours against the others, set by set."""
     rows, arrays = files.read_rows(results / "bnn.jsonl"), load_predictions(results)
-    header = (
-        "set",
+    figures = (
         "paper's AMC",
         "energy matching",
         "best amortised",
@@ -124,11 +132,12 @@ def bnn_goals(results: Path) -> str:
         "ECE, ours / VI",
         "ECE of all splits together, ours / VI",
     )
-    return table(header, [bnn.goal_line(rows, arrays, dataset) for dataset in bnn.datasets(rows)])
+    columns = [bnn.goal_line(rows, arrays, dataset) for dataset in bnn.datasets(rows)]
+    return table(("", *bnn.datasets(rows)), list(zip(figures, *columns, strict=True)))
 
 
 def figures_table(results: Path) -> str:
-    """The figures that the README states, each with the command that makes it again."""
+    """The figures that matter most, each with the command that makes it again."""
     mixture = {
         r["name"]: r for r in files.read_rows(results / "mixture.jsonl") if r["kind"] == "summary"
     }
@@ -136,25 +145,26 @@ def figures_table(results: Path) -> str:
     reproduce = "`python -m experiments mixture --preset paper`"
     benchmark = "`python benchmarks/update_cost.py`"
     bench = "`python benchmarks/posteriors.py --preset paper`"
+    names = ("program, energy distance", "gated, tempered", "mixture, independence")
     lines = [
         *(
-            (f"a fit without settings, {what}: {looked_at}; held out: {held_out}", bench)
+            (f"a fit without settings: {what}", f"{looked_at}; held out: {held_out}", bench)
             for what, looked_at, held_out in posteriors.goals(results)
         ),
-        (_what(mixture["program, energy distance"]), reproduce),
-        (_what(mixture["gated, tempered"]), reproduce),
-        (_what(mixture["mixture, independence"]), reproduce),
-        (f"one compiled update costs {cost['fused_over_parts']:.2f}x the sum of its parts", benchmark),
+        *((*_what(mixture[name]), reproduce) for name in names),
+        ("a compiled update over the sum of its parts", f"{cost['fused_over_parts']:.2f}", benchmark),
         (
-            f"a BlackJAX MALA teacher costs {cost['blackjax_over_hand']:.2f}x a hand-written one",
+            "a BlackJAX MALA teacher over a hand-written one",
+            f"{cost['blackjax_over_hand']:.2f}",
             benchmark,
         ),
         (
-            f"progress, metrics and checkpoints cost {cost['callbacks_over_bare']:.2f}x a bare loop",
+            "progress, metrics and checkpoints over a bare loop",
+            f"{cost['callbacks_over_bare']:.2f}",
             benchmark,
         ),
     ]
-    return table(("figure", "made by"), lines)
+    return table(("figure", "measured", "made by"), lines)
 
 
 def splits_table(results: Path) -> str:
@@ -238,11 +248,11 @@ def _shares(rows: Sequence[Row]) -> str:
     return "; ".join(f"{part} of {seeds}" for part in parts)
 
 
-def _what(row: Row) -> str:
+def _what(row: Row) -> tuple[str, str]:
     return (
-        f"{row['name']} ({row['student']}, {row['feedback']}): both modes in {row['both_modes']} of "
-        f"{row['repeats']}, KSD {row['ksd']:.3f}, W1 {row['w1']:.3f}, "
-        f"weight error {row['weight_error']:.3f}"
+        f"two Gaussians: {row['name']} ({row['student']}, {row['feedback']})",
+        f"both modes in {row['both_modes']} of {row['repeats']}, KSD {row['ksd']:.3f}, W1 "
+        f"{row['w1']:.3f}, weight error {row['weight_error']:.3f}",
     )
 
 

@@ -41,6 +41,24 @@ PLAIN = plain_coordinates(np.zeros(2), np.ones(2))
 X, LABELS = np.zeros((8, 2)), np.array([0, 1] * 4)
 A, B = np.random.default_rng(0).normal(size=(2, 16, 2))
 
+
+class Failing:
+    """Whatever one asks of it, it raises."""
+
+    def fails(self, *args: Any) -> Any:
+        raise RuntimeError("first line\nsecond line")
+
+    __array__ = __index__ = __float__ = __repr__ = __str__ = __eq__ = fails
+    __hash__ = None
+
+
+def gone() -> jax.Array:
+    """Of which the memory was given away."""
+    made = jnp.zeros((8, 2))
+    made.delete()
+    return made
+
+
 WRONG: dict[str, Any] = {
     "a word": "word",
     "an object": object(),
@@ -62,6 +80,10 @@ WRONG: dict[str, Any] = {
     "an array of another shape": np.zeros((3, 7)),
     "an array with holes": np.full((8, 2), np.nan),
     "an array of objects": np.array([None, "a"], object),
+    "a thing that fails": Failing(),
+    "an array that is gone": gone(),
+    "a time": np.timedelta64(3, "s"),
+    "ragged lists": [[1], [2, 3]],
 }
 
 

@@ -16,7 +16,7 @@ import optax
 from numpyro import distributions as dist
 
 import understudy
-from tests import amortising_bad_input, more_bad_input
+from tests import amortising_bad_input, more_bad_input, users_code_bad_input
 from understudy import LogDensity, methods
 from understudy import data as data_sets
 from understudy.evaluation import trust
@@ -699,8 +699,9 @@ for section in (
     posteriors,
 ):
     section()
-for added, call in {**more_bad_input.CASES, **amortising_bad_input.CASES}.items():
-    case(added, call)
+for more in (more_bad_input, amortising_bad_input, users_code_bad_input):
+    for added, call in more.CASES.items():
+        case(added, call)
 
 
 def answer(function: Callable[[], Any]) -> list[str]:

@@ -15,4 +15,12 @@ NAMES = [
     "javascript:alert(1)", "]]>", "<!--", "%00", "a\rb", "\x1b[31m", "x" * 5000, "数" * 90, "1e5", "0",
     "inf", "None", "lambda", "class", "a+b", "a=b", "@SUM(1)", "+1", "-1", "observed_data", "lp",
     "log_student", "z", "key", "n",
+    # Slashes, ends of lines, halves of characters, equal in some form, formulas, of other programs.
+    "mu/", "/", "//", "a//b", ".", "\n", "\r\n", "\x85", "\u2029", "\uffff", "\U0010ffff",
+    "\U000e0001", "mu\x00", "\x00mu", "\udc80", "a\u0300\u0301", "\u017f", "\u212a", "\u2126", "\u2460",
+    "x" * 255, "\xe9" * 128, "COM1", "aux", "$$", "$", "\\", "%(x)s", "{0}", "__array__", "_FillValue",
+    "coords", "attrs", "dims", "values", "name", "draw_dim_0", "posterior/mu", "groups", "file.npy",
+    ".npy", "mu.npy.npy", "'", '"', '""', ",", ";", "=cmd|'/c calc'!A0", "+cmd", "nan ", "1_000",
+    "</style>", "<svg/onload=alert(1)>", "&#60;", "\"><script>", "' onmouseover='", "data:text/html,x",
+    "\x1b]0;x\x07", "\u2066", "\u00ad", "\u3164", "\\frac{1}", "$x^$", "a_{b}", "\u1100\u1161", "\uac00",
 ]  # fmt: skip

@@ -22,10 +22,10 @@ VERBS = {"methods", "fitting", "amortising", "posterior", "evaluation", "report"
 LIBRARY = TRAINING | INGREDIENTS | VERBS | {"jobs"}
 ALLOWED = {
     "core": set(),
-    "surroundings": {"core", "backend"},
+    "surroundings": {"core", "checks", "backend"},
     "backend": set(),
     "programs": set(),
-    "display": set(),
+    "display": {"core"},
     "progress": set(),
     "checks": {"core"},
     "devices": {"core", "checks", "backend"},
@@ -140,5 +140,5 @@ def test_a_concrete_module_is_never_subclassed():
     assert len(ours) > 40
     for cls in ours:
         for base in cls.__bases__:
-            if base.__module__.startswith("understudy"):
+            if base.__module__.startswith("understudy") and issubclass(base, eqx.Module):
                 assert is_abstract(base), f"{cls.__name__} subclasses the concrete {base.__name__}"

@@ -8,7 +8,7 @@ import understudy
 from tests.posterior.conjugate import MEAN, SD, posterior
 from understudy.display import Explained, entries, table_of_draws, varying
 from understudy.feedbacks import InclusiveKL
-from understudy.posterior.posterior import Posterior, Stage
+from understudy.posterior import Posterior, Stage
 from understudy.posterior.verdict import CHAIN_ERROR, Figure, Verdict
 from understudy.students import FullGaussian
 from understudy.targets import LogDensity

@@ -39,7 +39,7 @@ def test_blocks_compile_one_shape_and_leave_out_the_filling(n):
         shapes.append(rows.shape)
         return {"sum": rows.sum(1), "row": 2 * rows}
 
-    found = in_blocks(function, z, 4)
+    found = in_blocks(function, z, block=4)
     assert set(shapes) == {(4, 3)}
     np.testing.assert_allclose(found["sum"], z.sum(1), rtol=1e-5)
     np.testing.assert_allclose(found["row"], 2 * z, rtol=1e-6)

@@ -42,6 +42,7 @@ _LIGHTNESS = """(() => {
   const numbers = colour.match(/[\\d.]+/g).map(Number);
   return (numbers[0] + numbers[1] + numbers[2]) / 3 * (colour.startsWith("color(") ? 255 : 1);
 })()"""
+_FORGET = "try { localStorage.clear() } catch (refused) {}"
 # Where the search's answers lead; they are in a tree of their own.
 _ANSWERS = """[...document.querySelectorAll("*")].filter(e => e.shadowRoot).flatMap(
   e => [...e.shadowRoot.querySelectorAll("a[href]")].map(a => a.href))"""
@@ -90,6 +91,8 @@ class Browser:
         self._session = self._ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._ask(f"{domain}.enable")
+        # A site keeps the colours of its first visit; every visit here is the first.
+        self._ask("Page.addScriptToEvaluateOnNewDocument", source=_FORGET)
 
     def __enter__(self) -> "Browser":
         return self
@@ -117,9 +120,6 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
-        if url.startswith("http"):  # a page keeps the colours of its first visit
-            origin = "/".join(url.split("/")[:3])
-            self._ask("Storage.clearDataForOrigin", origin=origin, storageTypes="local_storage")
         self._events.clear()
         self._ask("Page.navigate", url=url)
         self._wait_for("Page.loadEventFired")

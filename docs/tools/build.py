@@ -45,10 +45,10 @@ def gather() -> None:
     gallery.write_pages(PAGES)
     notebooks.write(PAGES / "notebooks")
     for page in PAGES.rglob("*.md"):
-        _keep_links_inside(page)
+        _settle(page)
 
 
-def _keep_links_inside(page: Path) -> None:
+def _settle(page: Path) -> None:
     top = page.parent == PAGES and page.name in _TOP.values() and page.name != "index.md"
     source = ROOT if top else ROOT / "docs" / page.parent.relative_to(PAGES)
 
@@ -61,7 +61,8 @@ def _keep_links_inside(page: Path) -> None:
             raise SystemExit(f"{page.relative_to(PAGES)} links to {path}, which is not there.")
         return found[1] + Path(os.path.relpath(_home_of(there), page.parent)).as_posix() + found[3]
 
-    page.write_text(_LINK.sub(inside, page.read_text()))
+    # A figure and its error stay on one line.
+    page.write_text(_LINK.sub(inside, page.read_text()).replace(" ± ", "\u00a0±\u00a0"))
 
 
 def _home_of(path: Path) -> Path:

@@ -164,7 +164,6 @@ def goal_line(rows: Sequence[Row], arrays: Arrays, dataset: str) -> list[str]:
     hats = [row["rhat_median"] for row in rows if row["dataset"] == dataset and row["method"] == "HMC"]
     paper = PAPER.get(dataset)
     return [
-        dataset,
         f"{paper[2]:.3f} ± {paper[3]:.3f}" if paper else "",
         *(_best(got, kind) for kind in (MATCHING, AMORTISED, REFINED)),
         *(_difference(ours, got[other]) for other in ("VI", "VI calibrated", "MALA-100")),

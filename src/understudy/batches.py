@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from understudy.checks import flag, number, shown, whole
+from understudy.checks import calling, flag, is_numeric, number, shown, takes, whole
 from understudy.core import Condition, Indexed, IngredientError, Key
 
 Conditions = Callable[[Key], Condition]
@@ -23,7 +23,7 @@ class NoConditions(eqx.Module):
     """The target has no condition."""
 
     def __call__(self, key: Key) -> Condition:
-        """None."""
+        """No condition, whatever the key."""
         del key
 
 
@@ -51,7 +51,7 @@ class Minibatches(eqx.Module):
         whole("size", self.size)
         flag("together", self.together)
         leaves = jax.tree.leaves(self.data)
-        if not all(isinstance(leaf, jax.Array | np.ndarray) and leaf.dtype != object for leaf in leaves):
+        if not all(map(is_numeric, leaves)):
             raise IngredientError(
                 f"data holds arrays of numbers with one row per condition; {shown(self.data)} came."
             )
@@ -159,12 +159,14 @@ class Stream:
     """
 
     def __init__(self, batches: Any, prefetch: int = 64):
-        if not callable(batches) and (isinstance(batches, str) or not isinstance(batches, Iterable)):
+        usable = takes(batches, 1) if callable(batches) else isinstance(batches, Iterable)
+        if isinstance(batches, str) or not usable:
             raise IngredientError(
                 "batches are an iterable of arrays, such as a loader, or a function of the number of "
                 f"batches used so far; {shown(batches)} came."
             )
-        self.batches, self.prefetch = batches, whole("prefetch", prefetch)
+        self.batches: Any = batches
+        self.prefetch = whole("prefetch", prefetch)
         self._first: Any = None
 
     @property
@@ -193,10 +195,12 @@ class Stream:
         used = position if callable(self.batches) else 0
         while True:
             before = used
-            for batch in self.batches(used) if callable(self.batches) else self.batches:
-                used += 1
-                if used > position or callable(self.batches):
-                    yield batch
+            batches: Any = self.batches(used) if callable(self.batches) else self.batches
+            with calling("The batches of a stream are gone through one after the other"):
+                for batch in batches:
+                    used += 1
+                    if used > position or callable(self.batches):
+                        yield batch
             if used == before:
                 raise IngredientError(
                     f"The stream ended after {used} batches: give what can be gone through again, such "
@@ -252,12 +256,17 @@ class Reader:
 
 def window(batches: Sequence[PyTree], first: int, size: int) -> Window:
     """These batches in arrays that have room for ``size``, the last one again and again at their end."""
-    room = [*batches, *batches[-1:] * (size - len(batches))]
+    room = [*batches, *[batches[-1]] * (size - len(batches))]
     return Window(jax.tree.map(lambda *leaves: jnp.stack(leaves), *room), jnp.asarray(first))
 
 
 def _host_arrays(batch: Any, place: int) -> PyTree:
-    arrays = jax.tree.map(np.asarray, batch)
+    try:
+        arrays = jax.tree.map(np.asarray, batch)
+    except Exception as error:
+        raise IngredientError(
+            f"A batch of a stream holds arrays of numbers; batch {place} is {shown(batch)}."
+        ) from error
     leaves = jax.tree.leaves(arrays)
     rows = {leaf.shape[:1] for leaf in leaves}
     if len(rows) != 1 or rows <= {(), (0,)} or not all(_numbers(leaf) for leaf in leaves):
@@ -290,13 +299,24 @@ def conditions_of(data: Any, size: int) -> Conditions:
     if isinstance(data, Stream):
         return window([data.first], 0, 1)
     if callable(data):
+        _check_function(data)
         return data
-    arrays = _arrays(data)
-    leaves = jax.tree.leaves(arrays)
-    _check_rows(leaves)
-    if not all(bool(jnp.isfinite(leaf).all()) for leaf in leaves):
+    arrays, finite = _arrays(data)
+    _check_rows(jax.tree.leaves(arrays))
+    if not finite:
         raise IngredientError("data holds numbers that are not finite; drop or impute those rows first.")
     return Minibatches(arrays, size)
+
+
+def _check_function(data: Callable) -> None:
+    """Whether a function of a key gives a batch of conditions."""
+    doing = "data, where they are a function, take a random key and give a batch of conditions"
+    if not takes(data, 1):
+        raise IngredientError(f"{doing}; {shown(data)} takes other arguments.")
+    with calling(doing):
+        leaves = jax.tree.leaves(jax.eval_shape(data, jax.random.key(0)))
+    if leaves:
+        _check_rows(leaves)
 
 
 def _check_rows(leaves: Sequence[Any]) -> None:
@@ -308,10 +328,12 @@ def _check_rows(leaves: Sequence[Any]) -> None:
         )
 
 
-def _arrays(data: Any) -> PyTree:
+def _arrays(data: Any) -> tuple[PyTree, bool]:
+    """Arrays of a data set, and whether all their numbers are finite."""
     try:
-        return jax.tree.map(jnp.asarray, data)
-    except (TypeError, ValueError) as error:
+        arrays = jax.tree.map(jnp.asarray, data)
+        return arrays, all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(arrays))
+    except Exception as error:
         raise IngredientError(
             f"data holds arrays of numbers with one row per condition; {shown(data)} came."
         ) from error

@@ -83,8 +83,8 @@ def several(name: str, kind: type, example: str, values: Any) -> tuple:
 
 def sizes(name: str, value: Any, least: int = 0) -> list[int]:
     """Several whole numbers, the widths of layers say; at least so many of them."""
-    listed = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
-    if not listed or np.ndim(value) != 1 or len(value) < least:
+    listed = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes | bytearray)
+    if not listed or np.ndim(np.asarray(value, object)) != 1 or len(value) < least:
         raise IngredientError(f"{name} is a list of sizes, such as (20, 20); {shown(value)} came.")
     return [whole(f"every size in {name}", size) for size in value]
 
@@ -117,9 +117,9 @@ def not_negative(name: str, value: Any) -> Float[Array, "..."]:
     return jnp.asarray(value, float)
 
 
-def optional_positive(name: str, value: Any) -> Float[Array, "..."] | None:
-    """A positive number as a leaf; None leaves the choice to the ingredient."""
-    return None if value is None else positive(name, value)
+def optional(check: Callable[[str, Any], Any], name: str, value: Any) -> Any:
+    """A setting as another check makes it; None leaves the choice to the ingredient."""
+    return None if value is None else check(name, value)
 
 
 def fraction(name: str, value: Any) -> Float[Array, "..."]:
@@ -171,12 +171,13 @@ def calling(what: str) -> Iterator[None]:
     """Around a call of a user's function: what it raises becomes a sentence, ``what`` its beginning."""
     try:
         yield
-    except IngredientError:
+    except (IngredientError, MemoryError):
         raise
     except Exception as error:
-        first = (str(error).strip().splitlines() or ["no message"])[0]
+        if "RESOURCE_EXHAUSTED" in first_line(error):
+            raise
         raise IngredientError(
-            f"{what}; calling it so fails ({type(error).__name__}: {shown_text(first)})."
+            f"{what}; calling it so fails ({type(error).__name__}: {first_line(error, 80)})."
         ) from error
 
 
@@ -228,6 +229,16 @@ def folder(value: Any) -> Path | None:
     return None if value is None else Path(value)
 
 
+def is_numeric(value: Any) -> bool:
+    """Whether a value is an array of numbers, or of True and False, that is still there."""
+    gone = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer) and value.is_deleted()
+    return (
+        isinstance(value, jax.Array | np.ndarray)
+        and not gone
+        and (jnp.issubdtype(value.dtype, jnp.number) or value.dtype == bool)
+    )
+
+
 def can_name_a_file(text: str) -> bool:
     """Whether every character can stand in the name of a file on this system."""
     try:
@@ -241,7 +252,7 @@ def fits(name: str, rows: int, width: int) -> int:
 
     What is too large for it by far makes some programs end instead of raising.
     """
-    if rows * width * 8 > _memory():
+    if rows * width * 8 > memory():
         raise IngredientError(
             f"{name} is a number of rows that fit into memory; {rows:,} rows of {width} numbers do not; "
             "ask for fewer at a time."
@@ -249,7 +260,7 @@ def fits(name: str, rows: int, width: int) -> int:
     return rows
 
 
-def _memory() -> float:
+def memory() -> float:
     """Bytes of the machine's memory; endless where the system does not say."""
     names = getattr(os, "sysconf_names", {})
     if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
@@ -280,6 +291,16 @@ def random_key(key: Any) -> Key:
     return key  # pyright: ignore[reportReturnType]
 
 
+def concrete_key(key: Any) -> Key:
+    """A random key in numbers: what takes it runs programs of its own."""
+    if isinstance(key, jax.core.Tracer):
+        raise IngredientError(
+            "key is a random key in numbers, and this call runs programs of its own; make it outside of "
+            "jax.jit, jax.vmap and jax.grad."
+        )
+    return random_key(key)
+
+
 def shown(value: Any) -> str:
     """A value in one short line, for sentences."""
     try:
@@ -294,11 +315,20 @@ def shown_text(text: str, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+def first_line(error: BaseException, most: int = 200) -> str:
+    """What an error says, in one short line; its class where it says nothing, or cannot even say it."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = []
+    return shown_text((lines or [type(error).__name__])[0], most)
+
+
 def _as_whole(value: Any) -> int | None:
     """A whole number of Python, NumPy or JAX; None for what is none, such as True and False."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
+    except Exception:  # what a user's class does
         return None
 
 
@@ -307,8 +337,8 @@ def _fails(value: Any, holds: Callable[[np.ndarray], Any]) -> bool:
         return False
     try:
         array = np.asarray(value)
-        # True and False are no numbers; an array of them is data of zeros and ones.
-        other = array.dtype.kind == "c" or (array.dtype.kind == "b" and array.ndim == 0)
+        # True and False are no numbers; an array of them is data of zeros and ones. Nor are times.
+        other = array.dtype.kind in "cmM" or (array.dtype.kind == "b" and array.ndim == 0)
         return other or not array.size or not bool(np.all(holds(array)))
-    except (TypeError, ValueError):
+    except Exception:  # what a user's class does, an array whose memory was given away
         return True

@@ -6,17 +6,18 @@ fall as a power), and is shifted, scaled and, where the support has a wall, bent
 Everything is kept in double precision, since a mean of 1,000 with a deviation of 0.0001 needs it.
 """
 
+import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
-from understudy.numerics import AnyArray
+from understudy.numerics import AnyArray, in_blocks
 from understudy.surroundings import double_precision
 
 # Past this size a covariance is kept as a diagonal and a few directions.
@@ -29,7 +30,6 @@ _FEW = 200
 _LARGE, _AT_ONCE = 2**21, 2**18
 _LARGEST = 300.0
 _KNOTS, _OUTER, _MISS, _TAIL, _FLATTEST = 21, 2.5, 0.03, 4, 0.002
-_PLAIN = ("directions", "stretch", "margins", "walls", "heavy")
 # Steps of Newton's that give Lambert's function to rounding.
 _NEWTON = 6
 # Tukey's h that are tried where curves miss by more than the first number, and what they may miss by
@@ -94,6 +94,7 @@ class Coordinates(eqx.Module):
 
     @property
     def _lines(self) -> Any:
+        assert self.knots is not None
         return _grid(self.knots.shape[1]) if self.grid is None else self.grid
 
     def scores(self, z: Any, xp: Any = np) -> tuple[Any, Any]:
@@ -138,13 +139,8 @@ def _is_large(rows: Any, xp: Any) -> bool:
 
 def _in_blocks(function: Any, coordinates: Coordinates, rows: np.ndarray) -> Any:
     """A compiled function of some rows at a time: numpy goes through memory for every operation."""
-    block, n = max(1, _AT_ONCE // rows.shape[1]), len(rows)
-    parts = []
     with double_precision():
-        for i in range(0, n, block):
-            some = np.resize(rows[i : i + block], (block, rows.shape[1]))
-            parts.append(jax.device_get(function(coordinates, some)))
-    return tuple(np.concatenate(part)[:n] for part in zip(*parts, strict=True))
+        return in_blocks(partial(function, coordinates), rows, block=max(1, _AT_ONCE // rows.shape[1]))
 
 
 @eqx.filter_jit
@@ -231,7 +227,7 @@ def match_knots(
     What a student has right but for ``miss``, in scores, is left to it: draws can tell no more.
     """
     w = turned(h, np.asarray(coordinates.directions), np.asarray(coordinates.stretch))
-    bare = _bare(coordinates)
+    bare = dataclasses.replace(coordinates, knots=None, grid=None)
     levels = np.linspace(0, 1, 2 * _KNOTS + 1)[1:-1]
     levels = np.unique(np.r_[0.006, 0.02, levels, 0.98, 0.994])
     xs, ys = np.quantile(w, levels, axis=0).T, _score_quantiles(bare, z, levels)
@@ -247,11 +243,6 @@ def match_knots(
     ys = ys[:, middle : middle + 1] + rise - rise[:, middle : middle + 1]
     where = lambda c: (c.knots, c.grid)  # noqa: E731
     return eqx.tree_at(where, bare, (ys, xs), is_leaf=lambda leaf: leaf is None)
-
-
-def _bare(coordinates: Coordinates) -> Coordinates:
-    """The coordinates without their lines."""
-    return Coordinates(**{name: getattr(coordinates, name) for name in _PLAIN})
 
 
 def _score_quantiles(coordinates: Coordinates, z: Any, levels: np.ndarray) -> Float[np.ndarray, "d k"]:

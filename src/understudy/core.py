@@ -6,21 +6,7 @@ what the teacher made of its draws. Everything is written for one condition ``x`
 batches of conditions are one ``vmap`` over the axis named :data:`CONDITIONS`, in one place
 (:mod:`understudy.training.lesson`).
 
-Known methods are choices of ingredients:
-
-=======================  ==========================  =======================  =========================
-method                   student                     teacher                  feedback
-=======================  ==========================  =======================  =========================
-amortised MCMC           Gaussian, flow              any kernel               inclusive KL
-amortised MCMC, wild     implicit, program, ...      any kernel               adversarial, matching
-VI, VAE                  Gaussian, flow              identity                 exclusive KL
-AVB                      implicit                    identity                 adversarial ELBO
-MCMC-VI                  Gaussian encoder            any kernel               exclusive KL
-amortised SVGD           implicit                    one SVGD step            squared distance
-operator VI              implicit                    identity                 learnt Stein discrepancy
-persistent MCMC          table of chains             any kernel               copy
-MCMC                     particles                   any kernel               copy
-=======================  ==========================  =======================  =========================
+Known methods are choices of ingredients, see :mod:`understudy.methods`.
 
 Reference: Li, Turner and Liu, "Approximate Inference with Amortised MCMC", 2017.
 """
@@ -315,6 +301,15 @@ class HasSites(Protocol):
 
 
 @runtime_checkable
+class HasPrior(Protocol):
+    """A target whose prior can be drawn from, as flat vectors."""
+
+    def draw_prior(self, key: Key) -> Float[Array, " d"]:
+        """One draw of the prior."""
+        ...
+
+
+@runtime_checkable
 class Preparable(Protocol):
     """A target or network that can work out once what depends on neither draw nor condition."""
 
@@ -345,6 +340,17 @@ class Following(Protocol):
         ...
 
 
+LONGEST_WORD = 120
+"""Letters of a word in a sentence, of the name of a file say, beyond which its middle is left out."""
+
+
+def one_line(sentence: object) -> str:
+    """A sentence on one line that a terminal can show, whatever names of the user's stand in it."""
+    shown = "".join(c if c.isprintable() or c.isspace() else "?" for c in str(sentence))
+    half = LONGEST_WORD // 2
+    return " ".join(w if len(w) <= LONGEST_WORD else f"{w[:half]}...{w[-half:]}" for w in shown.split())
+
+
 class IngredientError(ValueError):
     """Ingredients, settings or data that cannot work, with what to choose instead.
 
@@ -358,9 +364,15 @@ class IngredientError(ValueError):
         one clear sentence
     """
 
+    def __init__(self, *words: object):
+        super().__init__(*map(one_line, words))
+
 
 class CannotMoveError(RuntimeError):
     """No chain can move, so there is nothing to learn from."""
+
+    def __init__(self, *words: object):
+        super().__init__(*map(one_line, words))
 
 
 def partition(tree: PyTree) -> tuple[PyTree, PyTree]:

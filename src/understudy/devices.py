@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
 from understudy.backend import backend, see_cores
-from understudy.checks import shown, whole
+from understudy.checks import first_line, shown, whole
 from understudy.core import IngredientError
 
 AXIS = "devices"
@@ -93,10 +93,10 @@ def join_hosts(
     try:
         jax.distributed.initialize(coordinator, processes, process, heartbeat_timeout_seconds=_HEARTBEAT)
     except (RuntimeError, ValueError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise IngredientError(
-            f"The processes cannot be joined ({first}); give coordinator, processes and process, or set "
-            "UNDERSTUDY_COORDINATOR, UNDERSTUDY_PROCESSES and UNDERSTUDY_PROCESS, before JAX is used."
+            f"The processes cannot be joined ({first_line(error)}); give coordinator, processes and "
+            "process, or set UNDERSTUDY_COORDINATOR, UNDERSTUDY_PROCESSES and UNDERSTUDY_PROCESS, "
+            "before JAX is used."
         ) from error
 
 
@@ -112,7 +112,7 @@ def platform(mesh: Mesh) -> str:
     return mesh.devices.flat[0].platform
 
 
-def spans_hosts(mesh: Mesh | None) -> bool:
+def spans_hosts(mesh: Mesh | None) -> TypeGuard[Mesh]:
     """Whether some devices of a mesh belong to other processes."""
     return mesh is not None and mesh.is_multi_process
 

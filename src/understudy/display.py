@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from understudy.core import HasSites, Target
+
 if TYPE_CHECKING:
     import pandas
 
@@ -32,10 +34,23 @@ def entries(draws: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return made
 
 
+def coordinate_names(target: Target) -> list[str]:
+    """A name for every number of a flat draw, by the site it fills; z[0], z[1], ... without sites."""
+    sites = target.sites if isinstance(target, HasSites) else ()
+    names = [name for site in sites for name in entries({site.name: np.zeros((1, *site.shape))})]
+    return names if len(names) == target.dim else [f"z[{i}]" for i in range(target.dim)]
+
+
 def varying(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The columns that are not constant; all of them where every one is."""
-    kept = {name: column for name, column in columns.items() if (column != column[:1]).any()}
-    return kept or dict(columns)
+    """The columns that are not constant but for rounding; all of them where every one is."""
+    return {name: column for name, column in columns.items() if _varies(column)} or dict(columns)
+
+
+def _varies(column: np.ndarray) -> bool:
+    values = np.asarray(column, float)
+    if not np.isfinite(values).all():
+        return bool((column != column[:1]).any())
+    return bool(np.ptp(values) > 1e-12 * np.abs(values).max(initial=0.0)) if len(values) else False
 
 
 def table_of_draws(draws: Mapping[str, Any], error: float = 0.0) -> "pandas.DataFrame":

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from understudy.checks import function, several, shown, whole
+from understudy.checks import calling, function, several, shown, whole
 from understudy.core import IngredientError
 
 _MOST_WORKERS = 10_000
@@ -76,7 +76,7 @@ def executor_of(workers: int | str | None) -> Callable[[], Executor]:
 
 def _dask(address: str) -> Executor:
     try:
-        from dask.distributed import Client
+        from dask.distributed import Client  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise IngredientError(
             "A cluster needs Dask; install understudy[cluster], or give a number of processes."
@@ -135,7 +135,8 @@ def run_jobs(
         >>> found
         {'two': 2, 'five': 5}
     """
-    listed = list(jobs) if isinstance(jobs, Iterable) else jobs
+    with calling("jobs are gone through one after the other"):
+        listed = list(jobs) if isinstance(jobs, Iterable) else jobs
     left = {job.name: job for job in several("jobs", Job, "Job(name, function)", listed)}
     if len(left) < len(listed):
         names = [job.name for job in listed]
@@ -147,7 +148,7 @@ def run_jobs(
     lost = dict.fromkeys(left, 0)
     with tqdm(total=len(left), disable=None if progress is None else not progress) as bar:
         while left:
-            with open_executor() as executor:
+            with _opened(open_executor) as executor:
                 failed = _run_once(executor, left, keep, bar)
             if failed is not None:
                 raise failed
@@ -158,6 +159,17 @@ def run_jobs(
                         f"The worker of job {name!r} died {tries} times; it may need more memory than "
                         "there is. Run it again with fewer workers."
                     )
+
+
+def _opened(open_executor: Callable[[], Executor]) -> Executor:
+    with calling("open_executor is a function without arguments that opens an executor"):
+        executor = open_executor()
+    if not (hasattr(executor, "submit") and hasattr(executor, "__exit__")):
+        raise IngredientError(
+            "open_executor opens an executor such as concurrent.futures.ProcessPoolExecutor(); it gave "
+            f"{shown(executor)}."
+        )
+    return executor
 
 
 def _run_once(
@@ -176,7 +188,8 @@ def _run_once(
             failed = failed or error
             executor.shutdown(wait=False, cancel_futures=True)
             continue
-        keep(name, result)
+        with calling("keep is a function of the name of a job and of what it gave"):
+            keep(name, result)
         del left[name]
         bar.update()
     return failed

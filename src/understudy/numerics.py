@@ -26,21 +26,24 @@ Elementwise = Callable[[Float[Array, "*s"]], Float[Array, "*s"]]
 # Blocks of rows, in bounded memory.
 
 
-def in_blocks(function: Callable, z: Float[np.ndarray, "n d"], block: int = 4096) -> Any:
+def in_blocks(function: Callable, *rows: Float[np.ndarray, "n _"], block: int = 4096) -> Any:
     """``function`` of blocks of rows, put together as numpy arrays: one shape, so one compilation.
 
-    The last block is filled up with copies of the last row, which are left out of the result.
+    Several arrays with as many rows are cut alike. The last block is filled up with copies of the last
+    row, which are left out of the result.
     """
-    parts = in_turn(lambda _, rows: function(rows), row_blocks(z, block))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: len(z)], *parts)
+    blocks = list(zip(*(row_blocks(part, block) for part in rows), strict=True))
+    parts = in_turn(lambda _, some: function(*some), blocks)
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: len(rows[0])], *parts)
 
 
 def row_blocks(z: Float[np.ndarray, "n d"], block: int) -> list[Float[Array, "block d"]]:
     """Rows in blocks of one size and JAX's own precision, the last filled up with its last row."""
     z = np.asarray(z, jnp.result_type(float))
-    padded = np.concatenate([z, np.broadcast_to(z[-1:], (-len(z) % block, z.shape[1]))])
+    blocks = [z[i : i + block] for i in range(0, len(z), block)]
+    blocks[-1:] = [np.concatenate([b, np.repeat(b[-1:], block - len(b), 0)]) for b in blocks[-1:]]
     # Numpy's views cost nothing; slices of an array of JAX's would each be a program's run.
-    return [jnp.asarray(rows) for rows in padded.reshape(-1, block, z.shape[1])]
+    return [jnp.asarray(rows) for rows in blocks]
 
 
 def map_rows(function: Callable[[PyTree], PyTree], rows: PyTree, size: int) -> PyTree:
@@ -201,6 +204,11 @@ def stein_kernel(
 
 
 # Densities at draws.
+
+
+def log_standard(u: Float[AnyArray, "*n d"]) -> Any:
+    """Log density of a standard Gaussian, at one point or at every row."""
+    return -0.5 * (u**2).sum(-1) - 0.5 * u.shape[-1] * np.log(2 * np.pi)
 
 
 class Densities(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import jax
 
 from understudy.backend import plain_algebra
+from understudy.checks import first_line
 from understudy.core import IngredientError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -36,7 +37,7 @@ def enough_memory() -> Iterator[None]:
     try:
         yield
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
-        first = (str(error).strip().splitlines() or ["the system gave none"])[0]
+        first = first_line(error)
         if not (isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in first):
             raise
         raise IngredientError(

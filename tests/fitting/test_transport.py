@@ -45,6 +45,14 @@ def test_noise_comes_back_from_the_draws_it_made(through):
     np.testing.assert_allclose(log_back, log_volume, atol=2e-4)
 
 
+def test_chains_in_a_flow_remember_the_coordinates_they_came_from(through):
+    chains = Chains(Evaluations(LogDensity(lambda z: -0.5 * jnp.sum(z**2), 2)), seed=0)
+    chains.change(through.inner)
+    chains.change(through)
+    assert chains.coordinates is through
+    assert chains.home is through.inner
+
+
 def test_volume_and_slopes_are_derivatives(through):
     noise = GENERATOR.normal(size=(3, 2))
     slope = GENERATOR.normal(size=(3, 2))

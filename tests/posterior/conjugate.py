@@ -5,7 +5,7 @@ import numpy as np
 import numpyro
 from numpyro import distributions as dist
 
-from understudy.posterior.posterior import Posterior, Stage
+from understudy.posterior import Posterior, Stage
 from understudy.students import FullGaussian
 from understudy.targets.numpyro import from_numpyro
 

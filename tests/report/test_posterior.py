@@ -7,22 +7,26 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from tests.evaluation.test_modes import verdict as verdict_of_modes
 from tests.report.test_page import HOSTILE, Page
 from tests.site_names import NAMES
 from understudy.evaluation.trust.findings import Finding, Trust
 from understudy.posterior.cost import BreakEven, NutsCost
+from understudy.posterior.verdict import Figure, Verdict
 from understudy.report.posterior import write_posterior_report
 
 
-def write(path, columns, words="fine"):
+def write(path, columns, words="fine", modes=None, verdict=None):
     pictures = {"mass": np.array([0.7, 0.3]), "share": np.array([0.6, 0.4])}
-    trust = Trust((Finding("modes", "warn", 0.1, words, pictures), Finding("drift", "ok", 0.0, words)))
+    modes = modes or Finding("modes", "warn", 0.1, words, pictures)
+    trust = Trust((modes, Finding("drift", "ok", 0.0, words)))
     stage = SimpleNamespace(
         name=words, note=words, acceptance=0.9, gradients=1, seconds=1.0, compile_seconds=1.0, kept=True
     )
     result = SimpleNamespace(
         stages=(stage,),
         target=SimpleNamespace(dim=2),
+        verdict=verdict,
         gradients=1,
         evaluations=1,
         seed=3,
@@ -44,6 +48,17 @@ def test_site_names_and_words_never_become_tags(tmp_path):
     assert [tag for tag, _ in page.tags].count("script") == 1
     assert HOSTILE in page.words
     assert any(found.get("http-equiv") == "Content-Security-Policy" for _, found in page.tags)
+
+
+def test_the_page_says_of_modes_what_their_chart_shows(tmp_path):
+    columns = {"mu": np.random.default_rng(0).normal(size=(50,))}
+    for share in (0.65, 0.76):
+        modes = verdict_of_modes(share)
+        shown = " ".join("".join(write(tmp_path / "report.html", columns, modes=modes).words).split())
+        assert modes.words in shown
+        right = np.abs(modes.pictures["mass"] - modes.pictures["share"]).max() < 0.03
+        assert right == (share == 0.76)
+        assert ("each with its share" in shown) == right
 
 
 def test_every_legal_name_is_shown(tmp_path):
@@ -71,6 +86,20 @@ def test_long_tables_are_folded_and_short_ones_are_not(tmp_path):
     assert "details" not in {tag for tag, _ in few.tags}
     assert "details" in {tag for tag, _ in many.tags}
     assert "mu39" in many.words
+
+
+def test_the_verdict_is_of_the_draws_that_sample_gives(tmp_path):
+    columns = {"mu": np.arange(20.0)}
+    doubted, lost = Figure("quantiles", 1.0, 0.05), Figure("groups", 1.0, 0.05, "chains")
+    for figures, said, kind in (
+        ((), "can be trusted", "ok"),
+        ((doubted,), "finished draws, moved on", "warn"),
+        ((doubted, lost), "No draws should be used", "fail"),
+    ):
+        page = write(tmp_path / "report.html", columns, verdict=Verdict(figures))
+        [box] = [found for tag, found in page.tags if "verdict" in (found.get("class") or "")]
+        assert box["class"] == f"verdict {kind}"
+        assert said in " ".join(page.words)
 
 
 def test_the_verdict_stands_before_everything_else(tmp_path):

@@ -293,7 +293,7 @@ class Judge:
         given = (jax.random.key(0), student, self.simulator.target, self.data, FEWEST)
         begun = time.perf_counter()
         if self.compiled is None:
-            self.compiled = weigh.lower(*given).compile()
+            self.compiled = weigh.lower(*given).compile()  # pyright: ignore[reportFunctionMemberAccess]
         compiled, begun = time.perf_counter() - begun, time.perf_counter()
         weighed = jax.block_until_ready(self.compiled(*given))
         served = float(np.mean(np.asarray(weighed.pareto_k) < LARGEST_K))

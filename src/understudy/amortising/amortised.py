@@ -28,21 +28,23 @@ from understudy.amortising.storing import StoredSimulator, stored
 from understudy.amortising.summary import explained
 from understudy.amortising.teaching import teach
 from understudy.checks import (
+    concrete_key,
     flag,
     instance,
     one_fraction,
-    random_key,
     whole,
 )
 from understudy.checks import seed as checked_seed
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
 from understudy.devices import Devices, drawing_on
-from understudy.evaluation.trust.check import Trust, names_of
+from understudy.display import coordinate_names
+from understudy.evaluation.trust import Trust
 from understudy.files import StoreError
 from understudy.files.kinds import check_drawing
 from understudy.numerics import AnyArray, whitening
 from understudy.posterior import Posterior, Stage
 from understudy.posterior.export import checked_platforms
+from understudy.posterior.stages import Staged
 from understudy.posterior.verdict import Figure, Verdict
 from understudy.report.amortised import learning_picture
 from understudy.report.figures import Picture
@@ -121,7 +123,7 @@ class Samples(NamedTuple):
         )
 
 
-class Amortised(eqx.Module):
+class Amortised(eqx.Module, Staged):
     """A posterior for every data set of a model; made by :func:`understudy.amortise`.
 
     Attributes:
@@ -143,16 +145,6 @@ class Amortised(eqx.Module):
     seed: int
     simulations: int
     lost: float
-
-    @property
-    def seconds(self) -> float:
-        """Run time of training, without compilation."""
-        return sum((stage.seconds for stage in self.stages), 0.0)
-
-    @property
-    def compile_seconds(self) -> float:
-        """Time spent compiling."""
-        return sum((stage.compile_seconds for stage in self.stages), 0.0)
 
     def __str__(self) -> str:
         return str(explained(self))
@@ -182,7 +174,8 @@ class Amortised(eqx.Module):
         key = jax.random.key(self.seed)
         done = finishing.finish(key, self.student, self._target(), several, finishing.FEWEST)
         novelty = float(self.novelty(self.student, several)[0])
-        student = Given(self.student, jax.tree.map(jnp.asarray, known), self.student.dim)
+        here = jax.tree.map(jnp.asarray, known)
+        student = Given(student=self.student, data=here, dim=self.student.dim)
         verdict = _verdict(done, novelty) if self.simulator.likelihood else None
         record = None if verdict is None or verdict.own else np.asarray(done.z[0], float)
         stage = Stage(
@@ -229,7 +222,7 @@ class Amortised(eqx.Module):
                 mesh with one axis; None draws on one. The draws are the same on any number.
             kwargs: the same, by name.
         """
-        key, n = random_key(key), whole("n", n)
+        key, n = concrete_key(key), whole("n", n)
         flag("finish", finish)
         sets = self._data_sets(data, args, kwargs)
         known = stacked([in_canonical_order(self.simulator.layout, x) for x in sets])
@@ -272,9 +265,9 @@ class Amortised(eqx.Module):
             draws: of the student for each.
             level: probability with which each test warns of a right student.
         """
-        key = jax.random.key(self.seed + 1) if key is None else random_key(key)
+        key = jax.random.key(self.seed + 1) if key is None else concrete_key(key)
         level = one_fraction("level", level)
-        names = names_of(self.simulator.target)
+        names = coordinate_names(self.simulator.target)
         return judge(key, self.simulator, self.student, names, level=level, **_sizes(simulations, draws))
 
     @with_own_settings
@@ -292,8 +285,8 @@ class Amortised(eqx.Module):
             simulations: fresh simulated data sets.
             draws: of the student for each.
         """
-        key = jax.random.key(self.seed + 2) if key is None else random_key(key)
-        names = names_of(self.simulator.target)
+        key = jax.random.key(self.seed + 2) if key is None else concrete_key(key)
+        names = coordinate_names(self.simulator.target)
         return recovery(key, self.simulator, self.student, names, **_sizes(simulations, draws))
 
     def plot_learning(self) -> Picture:
@@ -308,7 +301,7 @@ class Amortised(eqx.Module):
         """
         if trust is not None:
             instance("trust", Trust, "inference.check()", trust)
-        return trust_picture((trust or self.check()).findings, names_of(self.simulator.target))
+        return trust_picture((trust or self.check()).findings, coordinate_names(self.simulator.target))
 
     @with_own_settings
     def teach(
@@ -362,7 +355,7 @@ class Amortised(eqx.Module):
         path = files.checked_path(path)
         if trust is not None:
             instance("trust", Trust, "inference.check()", trust)
-        names = names_of(self.simulator.target)
+        names = coordinate_names(self.simulator.target)
         return write_amortised_report(path, self, trust or self.check(), names)
 
     def save(self, path: str | Path) -> None:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Scalar
 from understudy.amortising.observations import DataSet
 from understudy.core import ExplicitStudent, Key, Target, bind
 from understudy.devices import in_turn
-from understudy.numerics import effective_draws, whitening
+from understudy.numerics import AffineMap, effective_draws, whitening
 from understudy.teachers import IndependenceMetropolis, hmc
 from understudy.teachers.preconditioned import Rescaled
 
@@ -233,7 +233,7 @@ def _hamiltonian(d: int) -> Any:
     return hmc(0.5 / d**0.25, _STEPS, largest_step=1.2, **settings)
 
 
-def _spread(z: Float[Array, "n d"]) -> tuple[Array, Array]:
+def _spread(z: Float[Array, "n d"]) -> AffineMap:
     return whitening(z, jnp.isfinite(z).all(-1), z.shape[1] / sum(z.shape))
 
 

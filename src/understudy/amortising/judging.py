@@ -13,7 +13,7 @@ from jaxtyping import Float
 from understudy.amortising.finishing import LARGEST_K, pareto_smooth
 from understudy.amortising.simulators import Simulator, several, unseen
 from understudy.core import Key
-from understudy.evaluation.trust.calibration import calibration_of
+from understudy.evaluation.trust.calibration import BINS, TOLERANCE, calibration_of, shapes_of
 from understudy.evaluation.trust.findings import Effects, Finding, Trust, joined
 from understudy.evaluation.trust.gap import legendre
 from understudy.numerics import effective_draws
@@ -21,10 +21,8 @@ from understudy.numerics import effective_draws
 if TYPE_CHECKING:
     import pandas
 
-_TOLERANCE = 0.1
 # What weights may lose of the log density of the truth, in nats, and how much one data set counts.
 _LOSS, _MOST = 0.05, 20.0
-_BINS = 20
 _MANY_CHAINS, _SOME_CHAINS = 0.5, 0.9
 _AT_ONCE = 32
 
@@ -47,7 +45,7 @@ class Facts(NamedTuple):
         share: effective draws, as a share.
     """
 
-    truth: Float[np.ndarray, "m d"]
+    truth: Any
     ranks: Any
     coverage: Any
     nearer: Any
@@ -180,12 +178,8 @@ def _uniform(
     name: str, shares: np.ndarray, draws: int, level: float, said: tuple[tuple[str, str], ...]
 ) -> Finding:
     """Whether shares of draws are uniform, as they are for a right student."""
-    counts = np.round(shares * draws)
-    jittered = (counts + np.random.default_rng(0).uniform(size=counts.shape)) / (draws + 1)
-    size = legendre(jittered[:, None]).mean(1).ravel()
-    effects = Effects(
-        size, np.full_like(size, len(size) and len(counts) ** -0.5), np.full_like(size, _TOLERANCE)
-    )
+    jittered, effects = shapes_of(np.round(shares * draws)[:, None], draws)
+    size = effects.size
     verdict, worst = effects.verdict(level), effects.worst
     if name == "likelihood of the truth":
         words = said[min(worst, 1)][0 if size[worst] > 0 else 1]
@@ -193,11 +187,11 @@ def _uniform(
         words = said[min(worst, 1)][int(size[worst] > 0)]
     shown = float(abs(size[worst]))
     sentence = {
-        "ok": f"shares of draws over {len(counts)} simulated data sets are uniform",
+        "ok": f"shares of draws over {len(shares)} simulated data sets are uniform",
         "warn": f"the student's draws are {words}, by {shown:.2f} sd, which is little",
         "fail": f"the student's draws are {words}, by {shown:.2f} sd; train longer",
     }[verdict]
-    edges = np.linspace(0, 1, _BINS + 1)
+    edges = np.linspace(0, 1, BINS + 1)
     pictures = {"edges": edges, "counts": np.histogram(jittered, edges)[0]}
     return Finding(name, verdict, shown, sentence, pictures)
 
@@ -208,7 +202,7 @@ def _scores(facts: Facts, names: Sequence[str], level: float) -> Finding:
     n, d = z.shape
     size = np.concatenate([z.mean(0), ((z**2).mean(0) - 1) / 2])
     error = np.concatenate([z.std(0), (z**2).std(0) / 2]) / np.sqrt(n)
-    effects = Effects(size, error, np.full_like(size, 2 * _TOLERANCE))
+    effects = Effects(size, error, np.full_like(size, 2 * TOLERANCE))
     verdict, worst = effects.verdict(level), effects.worst
     which = names[worst % d]
     what = ("shifted" if worst < d else "too narrow" if size[worst] > 0 else "too wide") + f" in {which}"
@@ -247,7 +241,7 @@ def _weighted(facts: Facts, names: Sequence[str], level: float) -> Finding:
     shares = facts.weighted[fine]
     size = legendre(np.clip(shares, 0, 1)).mean(1).ravel()
     error = np.full_like(size, fine.sum() ** -0.5)
-    ranks = Effects(size, error, np.full_like(size, _TOLERANCE))
+    ranks = Effects(size, error, np.full_like(size, TOLERANCE))
     effects = joined(ranks, _loss(facts.gained[fine]))
     verdict, worst = effects.verdict(level), effects.worst
     shown = float(abs(effects.size[worst]))

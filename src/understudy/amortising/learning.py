@@ -31,6 +31,7 @@ from understudy.students.splines import SplineFlow
 from understudy.teachers.identity import Identity
 from understudy.training import Chunk, Learner, State, StopTraining, Training
 from understudy.training.recording import watch
+from understudy.training.update import paced
 
 HELD_OUT = 1024
 # Updates between two looks at the clock at most, and how many looks there are at least.
@@ -221,7 +222,7 @@ class Learning:
     ):
         self.conditions = Simulations(simulator, batch_size(simulator))
         learner = Learner(InclusiveKL(control=False), particles=1, optimiser=paced_adam())
-        target = OfPair(None, simulator.target.dim)
+        target = OfPair(target=None, dim=simulator.target.dim)
         ingredients = (learner, target, Told(student), Identity(), self.conditions)
         split = devices is None
         training = Training(*ingredients, seed=seed, devices=devices, split=split)
@@ -361,12 +362,6 @@ def pace(rate: float, share: float) -> float:
     """The rate of learning after a share of the time: it climbs, and falls to nothing as a cosine."""
     climbed = min(1.0, max(_LEAST_RATE, share / _CLIMB))
     return rate * climbed * 0.5 * (1 + math.cos(math.pi * share))
-
-
-def paced(state: State, rate: float) -> State:
-    """The state with another rate."""
-    where = lambda s: s.memory["student"].hyperparams["learning_rate"]  # noqa: E731
-    return eqx.tree_at(where, state, jnp.asarray(rate, jnp.float32))
 
 
 def paced_adam() -> optax.GradientTransformation:

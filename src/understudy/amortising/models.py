@@ -17,7 +17,7 @@ from numpyro.primitives import Messenger
 
 from understudy.amortising.observations import DataSet, Layout, ObservedSite, hidden
 from understudy.amortising.simulators import Simulator
-from understudy.checks import calling, shown
+from understudy.checks import calling, first_line, shown
 from understudy.core import IngredientError, Key, Target
 from understudy.surroundings import own_settings
 from understudy.targets.numpyro import NumPyroTarget, check_arguments, filled, from_numpyro
@@ -121,7 +121,7 @@ class ModelTarget(Target):
 class ModelSimulator(Simulator):
     """The prior predictive of a NumPyro model; made by :func:`simulator_of`."""
 
-    target: ModelTarget
+    target: ModelTarget  # pyright: ignore[reportIncompatibleVariableOverride]
     filler: DataSet
     layout: Layout = eqx.field(static=True)
     model: Observing = eqx.field(static=True)
@@ -229,7 +229,7 @@ def simulator_of(
             tuple(arrays[i][1] for i in kept),
         )
         target = from_numpyro(observing, filler)
-        whole = ModelTarget(target, target.dim)
+        whole = ModelTarget(target=target, dim=target.dim)
         layout = Layout(sites, rows, rows, row_arguments=tuple(in_rows[i] for i in kept))
         other = observing.drawn(jax.random.key(1), filler.arguments)
         layout = layout._replace(maskable=_can_miss(layout, whole, filler, other))
@@ -237,7 +237,9 @@ def simulator_of(
             raise IngredientError(f"missing=True cannot be had: {_NO_MASK}; leave missing out.")
         layout = _read_order(layout, whole, filler, run, varied, sizes)
         layout = layout._replace(missing=bool(missing))
-        return ModelSimulator(whole, filler, layout, observing, arguments)
+        return ModelSimulator(
+            target=whole, filler=filler, layout=layout, model=observing, renew=arguments
+        )
 
 
 def _names(observed: Any) -> tuple[str, ...]:
@@ -290,11 +292,10 @@ def _first_run(observing: Observing) -> dict[str, Any]:
     except IngredientError:
         raise
     except Exception as error:
-        first = (str(error).strip().splitlines() or [""])[0]
         raise IngredientError(
             f"The model {observing.__name__} cannot be run without its data ({type(error).__name__}: "
-            f"{first}); give all its other arguments, and let it draw the observed sites where their "
-            "data are None."
+            f"{first_line(error)}); give all its other arguments, and let it draw the observed sites "
+            "where their data are None."
         ) from error
 
 

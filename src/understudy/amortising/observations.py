@@ -31,9 +31,9 @@ class DataSet(NamedTuple):
         arguments: what else differs between data sets: covariates, say.
     """
 
-    values: dict[str, Array]
-    seen: dict[str, Bool[Array, "..."]]
-    arguments: tuple[Array, ...] = ()
+    values: dict[str, Any]
+    seen: dict[str, Any]
+    arguments: tuple[Any, ...] = ()
 
 
 class ObservedSite(NamedTuple):

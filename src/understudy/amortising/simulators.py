@@ -97,7 +97,40 @@ class ParameterTarget(Target):
         return self.parameters.constrain(z)[0]
 
 
-class PriorSimulator(Simulator):
+def _target_of(
+    parameters: Parameters, log_prior: Callable | None = None, log_likelihood: Callable | None = None
+) -> ParameterTarget:
+    return ParameterTarget(
+        parameters=parameters,
+        log_prior=log_prior,
+        log_likelihood=log_likelihood,
+        data=None,
+        dim=parameters.dim,
+    )
+
+
+class OfParameters(Simulator):
+    """Draws named parameters and data, and nothing else that a data set would have to hold."""
+
+    target: eqx.AbstractVar[ParameterTarget]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
+        """Empty: such a simulator takes parameters alone."""
+        if args or kwargs:
+            raise IngredientError("This simulator takes no arguments beside the data; leave them out.")
+        return ()
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """Empty: such a simulator takes parameters alone."""
+        return ()
+
+    def given(self, x: DataSet) -> Target:
+        """The posterior of one data set; names alone where there is no likelihood."""
+        return eqx.tree_at(lambda t: t.data, self.target, x, is_leaf=lambda leaf: leaf is None)
+
+
+class PriorSimulator(OfParameters):
     """A prior and a simulator written in JAX, with a log likelihood if there is one.
 
     Args:
@@ -138,7 +171,7 @@ class PriorSimulator(Simulator):
         if log_likelihood is not None:
             function("log_likelihood", log_likelihood)
         parameters = Parameters({name: (one.support, one.shape()) for name, one in prior.items()})
-        self.target = ParameterTarget(parameters, held.log_prob, log_likelihood, None, parameters.dim)
+        self.target = _target_of(parameters, held.log_prob, log_likelihood)
         self.likelihood = log_likelihood is not None
         values = self._simulated(jax.random.key(0), held.sample(jax.random.key(1)))
         self.layout = _layout_of(values, flag("exchangeable", exchangeable))
@@ -157,22 +190,8 @@ class PriorSimulator(Simulator):
             made = made if isinstance(made, Mapping) else {"x": made}
             return {name: jnp.asarray(value, float) for name, value in made.items()}
 
-    def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
-        """None."""
-        _refuse_arguments(args, kwargs)
-        return ()
 
-    @property
-    def argument_names(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    def given(self, x: DataSet) -> Target:
-        """The posterior of one data set."""
-        return eqx.tree_at(lambda t: t.data, self.target, x, is_leaf=lambda leaf: leaf is None)
-
-
-class Pairs(Simulator):
+class Pairs(OfParameters):
     """A table of parameters and data that were simulated elsewhere.
 
     A tenth of the rows, picked at random, is never learnt from: training stops where these say that it
@@ -238,7 +257,7 @@ class Pairs(Simulator):
         unseen, learnt = np.split(rows, [min(max(len(rows) // 10, _LEAST_UNSEEN), _MOST_UNSEEN)])
         self.z, self.data = _of_table(z, made, learnt)
         self.rest = _of_table(z, made, unseen)
-        self.target = ParameterTarget(names, None, None, None, names.dim)
+        self.target = _target_of(names)
         self.likelihood = False
         first = {name: array[0] for name, array in self.data.items()}
         self.layout = _layout_of(first, flag("exchangeable", exchangeable))
@@ -264,20 +283,6 @@ class Pairs(Simulator):
 
     def _pair(self, row: Array) -> tuple[Float[Array, " d"], DataSet]:
         return self.z[row], DataSet({n: v[row] for n, v in self.data.items()}, self.layout.all_seen())
-
-    def arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> tuple:
-        """None."""
-        _refuse_arguments(args, kwargs)
-        return ()
-
-    @property
-    def argument_names(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    def given(self, x: DataSet) -> Target:
-        """The names of the parameters; no density can be had."""
-        return eqx.tree_at(lambda t: t.data, self.target, x, is_leaf=lambda leaf: leaf is None)
 
 
 def several(key: Key, simulator: Simulator, count: int) -> tuple[Float[Array, "m d"], DataSet]:
@@ -317,7 +322,7 @@ class _Prior:
 def _numbers(name: str, value: Any) -> np.ndarray:
     try:
         return np.asarray(value, float)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:
         raise IngredientError(f"{name} holds numbers, one row a pair; {shown(value)} came.") from error
 
 
@@ -340,8 +345,3 @@ def _layout_of(values: Mapping[str, Array], exchangeable: bool) -> Layout:
     ((rows,),) = lengths
     sites = tuple(site._replace(event=len(site.shape) - 1) for site in sites)
     return Layout(sites, rows, rows, exchangeable=True, placed=False)
-
-
-def _refuse_arguments(args: tuple, kwargs: Mapping[str, Any]) -> None:
-    if args or kwargs:
-        raise IngredientError("This simulator takes no arguments beside the data; leave them out.")

@@ -15,7 +15,7 @@ import numpy as np
 
 from understudy.amortising.budget import Length, share_of
 from understudy.amortising.finishing import FEWEST, LARGEST_K, unfinished
-from understudy.amortising.learning import Learning, Simulated, pace, paced, paced_adam
+from understudy.amortising.learning import Learning, Simulated, pace, paced_adam
 from understudy.amortising.observations import DataSet
 from understudy.amortising.simulators import Simulator
 from understudy.batches import Minibatches
@@ -23,6 +23,7 @@ from understudy.feedbacks import InclusiveKL
 from understudy.teachers import Compose, IndependenceMetropolis, hmc
 from understudy.teachers.preconditioned import Preconditioned
 from understudy.training import Learner, State, Training
+from understudy.training.update import paced
 
 _OFFERS, _MOVES, _PARTICLES, _DATA_SETS = 16, 3, 8, 32
 _RATE = 3e-4

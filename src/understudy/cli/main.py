@@ -147,7 +147,3 @@ def _say(sentence: str) -> None:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     _say(f"warning: {' '.join(str(message).split())}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

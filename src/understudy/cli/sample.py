@@ -1,6 +1,5 @@
 """``understudy sample``: draws of a fitted posterior into a file."""
 
-import os
 from collections.abc import Sequence
 
 from understudy.cli import runs
@@ -38,16 +37,11 @@ def command(words: Sequence[str]) -> None:
 
 def _check_memory(row: int, n: int) -> None:
     """Whether ``n`` draws of ``row`` bytes each fit into this machine's memory."""
-    held = _memory()
-    if held is not None and _COPIES * row * n > held:
+    from understudy.checks import memory
+
+    held = memory()
+    if _COPIES * row * n > held:
         raise UsageError(
             f"-n {n} draws take {_COPIES * row * n / 2**30:,.0f} GB to write and this machine has "
             f"{held / 2**30:,.0f}; draw fewer at a time, each time with another --seed."
         )
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not on Windows
-        return None

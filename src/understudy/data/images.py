@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, Shaped, UInt8
 
+from understudy.checks import first_line
 from understudy.core import IngredientError
 from understudy.data import files
-from understudy.data.tabular import existing, first_line
+from understudy.data.tabular import existing
 
 VALIDATION = 5_000
 LARGEST_PICTURE = 2**26
@@ -69,15 +70,15 @@ def mnist() -> Images:
     labels, test_labels = labels.astype(int), test_labels.astype(int)
     cut = len(images) - VALIDATION
     return Images(
-        "mnist",
-        images[:cut],
-        labels[:cut],
-        images[cut:],
-        labels[cut:],
-        test,
-        test_labels,
-        "LeCun, Cortes and Burges, The MNIST database of handwritten digits, 1998",
-        "none stated",
+        name="mnist",
+        train=images[:cut],
+        train_labels=labels[:cut],
+        validation=images[cut:],
+        validation_labels=labels[cut:],
+        test=test,
+        test_labels=test_labels,
+        source="LeCun, Cortes and Burges, The MNIST database of handwritten digits, 1998",
+        licence="none stated",
     )
 
 
@@ -143,7 +144,7 @@ def _array(path: Path, name: str | None) -> np.ndarray:
         raise IngredientError(f"{path} {error}") from error
     except Exception as error:  # whatever NumPy and zip make of bytes that are not theirs
         raise IngredientError(
-            f"{path} cannot be read as arrays of numbers ({first_line(error)}); save it again "
+            f"{path} cannot be read as arrays of numbers ({first_line(error, 80)}); save it again "
             "with numpy.save."
         ) from error
 
@@ -235,5 +236,6 @@ def _opened(path: Path) -> Iterator[Any]:
                 yield picture
     except Exception as error:  # whatever a decoder makes of bytes that are not a picture
         raise IngredientError(
-            f"{path} cannot be read as a picture ({first_line(error)}); save it again, or leave it out."
+            f"{path} cannot be read as a picture ({first_line(error, 80)}); save it again, or "
+            "leave it out."
         ) from error

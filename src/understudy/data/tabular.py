@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from understudy import checks
-from understudy.checks import can_name_a_file, fraction, shown, whole
+from understudy.checks import can_name_a_file, fraction, one_of, shown, whole
 from understudy.core import IngredientError
 from understudy.files import read_file
+from understudy.files.errors import reason
 
 _MOST_INDICES = 10**9
 # Bytes of a table; as lists of words, which the reader makes of it, it takes many times as much.
@@ -55,8 +56,7 @@ class Table:
 
     def predicting(self, column: str) -> "Table":
         """The same rows with a two-valued column as the label, and the label among the features."""
-        if column not in self.names:
-            raise IngredientError(f"column is one of {', '.join(self.names)}; {column!r} came.")
+        one_of("column", self.names, column)
         at = self.names.index(column)
         values = self.features[:, at]
         if set(np.unique(values)) != {0.0, 1.0}:
@@ -127,7 +127,7 @@ def standardise(
 def _numbers(rows: Any) -> Float[np.ndarray, "n d"]:
     try:
         array = np.asarray(rows, float)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
         raise IngredientError(f"Rows to scale are numbers; {shown(rows)} came.") from error
     if array.ndim != 2 or not len(array) or not np.isfinite(array).all():
         raise IngredientError(
@@ -156,16 +156,15 @@ def existing(what: str, path: Any) -> Path:
     if not named:
         raise IngredientError(f"The path of {what} is a name such as 'mine/data'; {shown(path)} came.")
     path = Path(path)
-    if not path.exists():
-        raise IngredientError(f"{path} does not exist; give the path of {what}.")
+    try:
+        path.stat()
+    except OSError as error:
+        raise IngredientError(
+            f"{path} cannot be read ({reason(error)}); give the path of {what}."
+        ) from error
     if not (path.is_file() or path.is_dir()):  # a pipe would be waited for, a device has no end
         raise IngredientError(f"{path} is neither a file nor a folder; give the path of {what}.")
     return path
-
-
-def first_line(error: Exception) -> str:
-    """The reason of an error in one line, for sentences."""
-    return shown(str(error).strip().partition("\n")[0] or type(error).__name__).strip("'\"")
 
 
 def parse(name: str, lines: Iterable[str], label: str = "y") -> Table:
@@ -175,9 +174,9 @@ def parse(name: str, lines: Iterable[str], label: str = "y") -> Table:
         raise IngredientError(
             f"{name} should have a line of names and lines of numbers below it; none came."
         )
-    if label not in header:
+    if not isinstance(label, str) or label not in header:
         raise IngredientError(
-            f"{name} has no column {label!r} for the label; it has {', '.join(header)[:80]}."
+            f"{name} has no column {shown(label)} for the label; it has {', '.join(header)[:80]}."
         )
     try:
         values = np.array(rows, dtype=float)

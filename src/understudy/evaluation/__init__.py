@@ -24,7 +24,7 @@ from understudy.evaluation.stein import (
     kernel_stein_discrepancy,
     stein_test,
 )
-from understudy.evaluation.trust.check import Finding, Trust, calibration, check, default_teacher
+from understudy.evaluation.trust import Finding, Trust, calibration, check, default_teacher
 
 __all__ = [
     "Bounds",

@@ -5,11 +5,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from understudy.checks import flag, optional_positive, random_key, shown, whole
+from understudy.checks import flag, is_numeric, optional, positive, random_key, shown, whole
 from understudy.core import IngredientError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -61,11 +59,16 @@ def _setting(name: str, default: Any, value: Any) -> Any:
         if not isinstance(value, str):
             raise IngredientError(f"{name} is a word, such as {default!r}; {shown(value)} came.")
         return value
-    return optional_positive(name, value) if default is None else value
+    if default is not None:
+        return value
+    number = optional(positive, name, value)
+    if np.ndim(number):
+        raise IngredientError(f"{name} is one positive number; {shown(value)} came.")
+    return number
 
 
 def _shape(name: str, value: Any, axes: int) -> tuple[int, ...]:
-    is_array = isinstance(value, jax.Array | np.ndarray) and jnp.issubdtype(value.dtype, jnp.number)
+    is_array = is_numeric(value) and value.dtype != bool
     if not is_array or value.ndim != axes or not value.shape[0]:
         came = f"shape {value.shape}" if is_array else shown(value)
         raise IngredientError(f"{name} is {_KINDS[axes]}; {came} came.")

@@ -13,7 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Scalar
 from understudy.checks import one_of
 from understudy.core import IngredientError, Key
 from understudy.evaluation.border import of_draws
-from understudy.evaluation.pairs import chosen_kernel
+from understudy.evaluation.kernels import chosen_kernel
 from understudy.numerics import map_rows, squared_distances, whitening
 
 

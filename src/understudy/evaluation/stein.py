@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Float, Scalar
 from understudy.checks import one_of
 from understudy.core import Key
 from understudy.evaluation.border import of_draws
-from understudy.evaluation.pairs import chosen_kernel
+from understudy.evaluation.kernels import chosen_kernel
 from understudy.numerics import Elementwise, map_rows, stein_kernel
 
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from understudy.checks import one_of, optional_positive, positive, whole
+from understudy.checks import one_of, optional, positive, whole
 from understudy.core import IngredientError, Lesson, StratifiedStudent, Student, Target, Teacher
 from understudy.feedbacks.common import CriticFree, Pathwise, average, log_densities, needs_paths
 from understudy.feedbacks.two_sample import (
@@ -106,7 +106,7 @@ class MaximumMeanDiscrepancy(TwoSample):
 
     kernel: str = eqx.field(static=True, default="gaussian")
     bandwidth: Float[Array, ""] | None = eqx.field(
-        converter=partial(optional_positive, "bandwidth"), default=None
+        converter=partial(optional, positive, "bandwidth"), default=None
     )
 
     def __check_init__(self):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from understudy.checks import one_of, optional_positive, positive, whole
+from understudy.checks import one_of, optional, positive, whole
 from understudy.core import Lesson, Student, Target
 from understudy.feedbacks.common import CriticFree, Pathwise, average, average_over_pairs
 from understudy.feedbacks.critics import Builder, CriticBuilder, WithCritic
@@ -34,7 +34,7 @@ class KernelSteinDiscrepancy(CriticFree, Pathwise):
 
     kernel: str = eqx.field(static=True, default="imq")
     bandwidth: Float[Array, ""] | None = eqx.field(
-        converter=partial(optional_positive, "bandwidth"), default=None
+        converter=partial(optional, positive, "bandwidth"), default=None
     )
 
     def __check_init__(self):

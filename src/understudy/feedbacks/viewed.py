@@ -75,7 +75,8 @@ class Viewed(Divergence):
             (look(lesson.before), look(lesson.after), look(lesson.control)),
         )
         kind = _SeenStrata if isinstance(student, StratifiedStudent) else _Seen
-        return self.divergence.loss(kind(student, look, seen.before.shape[1]), critic, target, seen)
+        viewed = kind(student=student, look=look, dim=seen.before.shape[1])  # pyright: ignore
+        return self.divergence.loss(viewed, critic, target, seen)
 
 
 class _Seen(Student):

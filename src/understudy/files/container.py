@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 import safetensors.numpy
 
+from understudy.checks import first_line
 from understudy.files.errors import StoreError
 from understudy.files.plain import plain
 from understudy.files.replacing import read_file, replace_file
@@ -124,8 +125,7 @@ def is_whole(path: str | Path) -> bool:
 
 def short(error: BaseException) -> str:
     """An error of another library in one line."""
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0][:200]}"
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _digest(raw: bytes, place: int) -> bytes:

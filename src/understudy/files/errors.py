@@ -1,8 +1,13 @@
 """What goes wrong with files, and how it is said."""
 
+from understudy.core import one_line
+
 
 class StoreError(ValueError):
     """A file that cannot be read or an object that cannot be written, with what to do instead."""
+
+    def __init__(self, *words: object):
+        super().__init__(*map(one_line, words))
 
 
 def reason(error: BaseException) -> str:

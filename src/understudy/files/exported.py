@@ -107,8 +107,8 @@ def _given(inputs: list[dict[str, Any]], data: Mapping[str, Any]) -> list[np.nda
 def _array(name: str, value: Any) -> np.ndarray:
     try:
         return np.asarray(value)
-    except ValueError as error:
-        raise StoreError(f"{name} is an array of numbers; rows of different lengths came.") from error
+    except Exception as error:
+        raise StoreError(f"{name} is an array of numbers; {_shown(value)} came.") from error
 
 
 def _check_given(one: Mapping[str, Any], array: np.ndarray) -> None:
@@ -216,8 +216,8 @@ def check_program(header: Mapping[str, Any], arrays: list[np.ndarray], code: byt
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise StoreError("its header does not describe a program that draws") from error
     here = jax.default_backend()
-    platforms = [{"gpu": "cuda"}.get(name, name) for name in header["platforms"]]
-    if {"gpu": "cuda"}.get(here, here) not in platforms:
+    platforms = ["cuda" if name == "gpu" else name for name in header["platforms"]]
+    if ("cuda" if here == "gpu" else here) not in platforms:
         raise StoreError(
             f"it was exported for {', '.join(platforms)} and runs on {here} here; name both platforms"
         )
@@ -407,7 +407,7 @@ def _cores() -> int:
 def _words(key: Any) -> list[int]:
     if isinstance(key, jax.Array) and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
         key = jax.random.key_data(key)
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
+    with contextlib.suppress(Exception):
         words = np.atleast_1d(np.asarray(key))
         if words.dtype.kind in "iu" and words.size and (words >= 0).all():
             return [int(word) for word in words.ravel()]
@@ -419,7 +419,10 @@ def _words(key: Any) -> list[int]:
 
 
 def _shown(value: Any) -> str:
-    return " ".join(repr(value).split())[:80]
+    try:
+        return " ".join(repr(value).split())[:80]
+    except Exception:  # what a user's class does
+        return f"a {type(value).__name__}"
 
 
 _forked = False

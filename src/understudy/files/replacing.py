@@ -36,7 +36,7 @@ def checked_path(path: Any) -> Path:
             f"path is the name of a file, such as 'posterior.safetensors'; {shown(path)} came."
         )
     text = os.fspath(path)
-    if not isinstance(text, str) or not text.strip() or text == ".":
+    if not isinstance(text, str) or not text.strip() or not Path(text).name:
         raise StoreError(
             f"path is the name of a file, such as 'posterior.safetensors'; {shown(text)} came."
         )
@@ -49,6 +49,7 @@ def replace_file(path: str | Path, pieces: Iterable[bytes]) -> None:
     """Write a file whole or not at all; its folder is made if need be."""
     path = checked_path(path)
     try:
+        _refuse_device(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         clear_litter(path.parent, glob.escape(path.name[:_LONGEST_NAME]))
         _replace(path, pieces)
@@ -56,6 +57,12 @@ def replace_file(path: str | Path, pieces: Iterable[bytes]) -> None:
         raise StoreError(
             f"{path} could not be written ({reason(error)}); check the folder and its free space."
         ) from error
+
+
+def _refuse_device(path: Path) -> None:
+    """Devices and pipes are the system's: a file must not take their place."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError("it is not a file")
 
 
 def clear_litter(folder: str | Path, names: str) -> None:

@@ -15,6 +15,8 @@ from understudy.files.errors import StoreError, reason
 from understudy.files.plain import plain
 from understudy.files.replacing import checked_path, read_file, replace_file
 
+# Bytes of a file of rows.
+_LARGEST = 2**30
 _PACKAGES = ("jax", "blackjax", "equinox", "optax", "numpy", "understudy")
 
 
@@ -37,7 +39,7 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
     """All rows of a file of JSON lines, but for a last line that was cut short; none if missing."""
     if not checked_path(path).exists():
         return []
-    lines = read_file(path).split(b"\n")[:-1]
+    lines = read_file(path, _LARGEST).split(b"\n")[:-1]
     try:
         rows = [json.loads(line) for line in lines]
     except (ValueError, RecursionError) as error:

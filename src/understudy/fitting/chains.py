@@ -33,12 +33,14 @@ class Chains:
 
     Attributes:
         count: how many, as many as the program takes at once.
+        home: the newest coordinates that are not a flow's.
         seen: figures of the newest look at them, for whoever watches.
     """
 
     def __init__(self, evaluate: Evaluations, seed: int):
         self.evaluate = evaluate
         self.coordinates: Coordinates | FlowCoordinates = evaluate.plain
+        self.home: Coordinates = evaluate.plain
         self.generator = np.random.default_rng(seed)
         self.step_size, self.leapfrogs, self.acceptance = 0.1, 8, 0.0
         self.count = evaluate.block
@@ -60,6 +62,8 @@ class Chains:
         """Go on in other coordinates."""
         z = self.z
         self.coordinates = coordinates
+        if isinstance(coordinates, Coordinates):
+            self.home = coordinates
         self.place(z)
 
     def pace(self, step_size: float) -> None:
@@ -198,4 +202,5 @@ def agreement(trace: Float[np.ndarray, "t m d"], groups: int = GROUPS) -> Agreem
     noise = norm.isf(0.01 / c) * halves.std(0, ddof=1) / np.sqrt(m)
     drift = np.maximum(np.abs(halves.mean(0)) - noise, 0) / np.sqrt(total)
     effective = np.minimum(1 / np.maximum(error, 1e-12) ** 2, t * m)
-    return Agreement(*(float(v.max()) for v in (r_hat, excess, error, drift)), effective)
+    worst = {"r_hat": r_hat, "excess": excess, "error": error, "drift": drift}
+    return Agreement(**{name: float(v.max()) for name, v in worst.items()}, effective=effective)

@@ -8,18 +8,19 @@ along. Where chains sit in modes that they do not leave, a mixture offers them d
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.sharding import Mesh
 
 from understudy import checks
 from understudy.backend import cores
-from understudy.checks import LARGEST_SEED, instance, one_positive, whole
+from understudy.checks import LARGEST_SEED, first_line, instance, one_positive, whole
 from understudy.core import IngredientError, Target
 from understudy.devices import Devices, agreed, is_first, mesh_of
 from understudy.fitting import region
@@ -298,7 +299,7 @@ class _Fitting:
         result = Posterior(
             self.target,
             candidate.student,
-            teacher=InCoordinates(moves, self.chains.coordinates),
+            teacher=InCoordinates(moves, self.chains.home),
             stages=(*self.stages[:-1], dataclasses.replace(self.stages[-1], kept=True)),
             seed=self.seed,
             verdict=verdict,
@@ -356,16 +357,30 @@ def _check_gradient(target: Target) -> None:
     except IngredientError:
         raise
     except Exception as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise IngredientError(
-            f"The log density cannot be differentiated by JAX ({type(error).__name__}: {first}); write "
-            "it with jax.numpy, without branches on values."
+            f"The log density cannot be differentiated by JAX ({type(error).__name__}: "
+            f"{first_line(error)}); write it with jax.numpy, without branches on values."
         ) from error
-    if not _same(first.consts, second.consts):
+    if not _same([*first.consts, *_literals(first)], [*second.consts, *_literals(second)]):
         raise IngredientError(
             "The log density is another one when it is called again: it keeps draws of an earlier call, "
             "or draws numbers of its own; let it depend on its argument and on fixed data alone."
         )
+
+
+def _literals(program: Any) -> Iterator[Any]:
+    """The numbers that stand in a program itself, those of programs inside it too."""
+    if isinstance(program, ClosedJaxpr):
+        yield from _literals(program.jaxpr)
+    elif isinstance(program, Jaxpr):
+        for equation in program.eqns:
+            yield from (np.asarray(one.val) for one in equation.invars if isinstance(one, Literal))
+            for inner in jax.tree.leaves(equation.params, is_leaf=_is_program):
+                yield from _literals(inner)
+
+
+def _is_program(value: Any) -> bool:
+    return isinstance(value, ClosedJaxpr | Jaxpr)
 
 
 def _same(first: Sequence[Any], second: Sequence[Any]) -> bool:

@@ -107,7 +107,7 @@ def spread(
     if modes.max() == 0:
         return None
     flat, labels = found.z.reshape(-1, found.z.shape[-1]), np.tile(modes, len(found.z))
-    student, traces = mixture(flat, labels, walls, found.coordinates), []
+    student, traces, z = mixture(flat, labels, walls, found.coordinates), [], found.z
     for i in range(_SPREADS):
         z = _sweeps(chains, student, seed + 5000 + 100 * i, 6, 6).z
         traces = [*traces, z] if i > 1 else [z]
@@ -116,7 +116,7 @@ def spread(
         student = mixture(flat, np.argmax(student.log_probs(flat), 1), walls, found.coordinates)
         if budget.share > 0.7:
             break
-    agreed = _agreed(chains.coordinates, z)
+    agreed = _agreed(chains.home, z)
     fitted = fit_coordinates(flat, walls, float(np.median(agreed.effective)))
     return student._replace(coordinates=fitted), Region(z, fitted, agreed)
 
@@ -159,7 +159,7 @@ def prolong(
 ) -> Region:
     """Chains that go on, helped by a student that learns no more, until they tell enough."""
     traces, agreed = [found.z], found.agreement
-    z, home = found.z, (chains.coordinates, chains.step_size)
+    z, step = found.z, chains.step_size
     _move_in(chains, student)
     for i in range(_ROUNDS):
         if told(student, z, agreed, columns, chains) or budget.share > _UNTIL:
@@ -169,7 +169,7 @@ def prolong(
         traces = _bounded(traces)
         z = np.concatenate(traces)
         agreed = _agreed(found.coordinates, z)
-    _move_back(chains, *home)
+    _move_back(chains, step)
     return refitted(Region(z, found.coordinates, agreed), walls)
 
 
@@ -186,13 +186,15 @@ def improve(
     gaussian = copula(found)
     learner = _better(learning, found, *_split(found.z))
     best = _likelier([gaussian, learner.candidate], _split(found.z)[1])
-    traces, stalled, home = [found.z], 0, (chains.coordinates, chains.step_size)
+    traces, stalled, step = [found.z], 0, chains.step_size
+    z, agreed, acceptance = found.z, found.agreement, float("nan")
     for i in range(_ROUNDS):
         _move_in(chains, best)
         length = max(1, min(8, len(found.z) // 6))
         for k in range(max(1, i // 6)):
             many = _MANY if stalled <= _STALLED else 4 * _MANY
             offered = _sweeps(chains, best, seed + 1000 * i + 100 * k, 6, length, many)
+            acceptance = offered.acceptance
             traces.append(offered.z)
         traces = _bounded(traces)
         # What was drawn before the student helped is forgotten.
@@ -209,9 +211,9 @@ def improve(
         steady = i > _FIRST and stalled and agreed.drift < _STEADY and agreed.settled
         if budget.share > _UNTIL or (steady and told(best, z, agreed, columns, chains)):
             break
-    _move_back(chains, *home)
+    _move_back(chains, step)
     region = refitted(Region(z, found.coordinates, agreed), walls)
-    return Improved(_last(learning, learner, best, region), region, offered.acceptance)
+    return Improved(_last(learning, learner, best, region), region, acceptance)
 
 
 def _last(learning: Learning, learner: Pupil, best: Candidate, found: Region) -> Candidate:
@@ -254,9 +256,9 @@ def _move_in(chains: Chains, student: Candidate) -> None:
         chains.pace(step)
 
 
-def _move_back(chains: Chains, coordinates: Coordinates, step: float) -> None:
+def _move_back(chains: Chains, step: float) -> None:
     """Let the chains go on where and how they did before."""
-    chains.change(coordinates)
+    chains.change(chains.home)
     chains.pace(step)
 
 

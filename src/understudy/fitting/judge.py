@@ -63,13 +63,13 @@ def judge(
     drawn = weighed.z if len(weighed.z) == enough else candidate.draw(seed, enough)[0]
     gaps = _gaps(weighed, drawn, kept, columns)
     few = rows[np.linspace(0, len(rows) - 1, min(len(rows), _JUDGED)).astype(int)]
-    scores = [candidate.coordinates.scores(part)[0] for part in (drawn[:_JUDGED], few)]
+    own, theirs = (candidate.coordinates.scores(part)[0] for part in (drawn[:_JUDGED], few))
     return Verdict(
         (
             *chain_figures(found),
             Figure(QUANTILE_ERROR, gaps.error, PRECISION, "precision"),
             Figure("quantiles of the student", gaps.size, TOLERANCE),
-            Figure("dependence", dependence_gap(*scores, effective), _DEPENDENCE),
+            Figure("dependence", dependence_gap(own, theirs, effective), _DEPENDENCE),
             Figure("mass the student misses", weighed.missed if weighed.usable else 0.0, _MISSED),
             Figure("draws outside the support", weighed.outside, _OUTSIDE),
         )

@@ -5,8 +5,11 @@ precision; the coordinates carry its draws to z in double. The first student is 
 Gaussian of those coordinates; a flow takes its place where it makes fresh draws of the chains likelier.
 """
 
+import contextlib
 import math
 import threading
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,11 +25,13 @@ from understudy.backend import backend
 from understudy.coordinates import Coordinates, match_knots, rank_of
 from understudy.core import Condition, Target
 from understudy.feedbacks import InclusiveKL
+from understudy.numerics import in_blocks, log_standard
 from understudy.students.couplings import CouplingFlow
 from understudy.students.placed import Placed
 from understudy.surroundings import own_settings
 from understudy.teachers.recorded import Recorded
 from understudy.training import Learner, State, Training
+from understudy.training.update import paced
 
 ROWS = 256
 RECORDED = 16_384
@@ -87,13 +92,13 @@ class Candidate(NamedTuple):
         u, log_volume = self.coordinates.whiten(z)
         log_inside = np.zeros(len(z))
         if self.flow is not None:
-            u, log_inside = in_blocks(_carry_back, self.flow, u)
-        return (_log_wide(u) if wide else _log_standard(u)) - log_inside - log_volume
+            u, log_inside = _through(_carry_back, self.flow, u)
+        return (_log_wide(u) if wide else log_standard(u)) - log_inside - log_volume
 
     def _carry(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.flow is None:
             return noise, np.zeros(len(noise))
-        return in_blocks(_carry, self.flow, noise)
+        return _through(_carry, self.flow, noise)
 
     def matched(
         self, u: Float[np.ndarray, "n d"], z: Float[np.ndarray, "m d"], miss: float
@@ -112,49 +117,42 @@ def _noise(
     generator = np.random.default_rng(seed)
     noise = generator.normal(size=(n, d))
     if not wide:
-        return noise, _log_standard(noise)
+        return noise, log_standard(noise)
     rows = np.arange(0, n, 2)
     noise[rows, generator.integers(0, d, len(rows))] *= _WIDE
     return noise, _log_wide(noise)
 
 
-def _log_standard(u: np.ndarray) -> np.ndarray:
-    return -0.5 * (u**2).sum(1) - 0.5 * u.shape[1] * math.log(2 * math.pi)
-
-
 def _log_wide(u: np.ndarray) -> np.ndarray:
     larger = 0.5 * u**2 * (1 - _WIDE**-2) - math.log(_WIDE)
     return (
-        _log_standard(u) + np.logaddexp(0.0, logsumexp(larger, 1) - math.log(u.shape[1])) - math.log(2)
+        log_standard(u)
+        + np.logaddexp(0.0, np.asarray(logsumexp(larger, 1)) - math.log(u.shape[1]))
+        - math.log(2)
     )
 
 
-def in_blocks(function: Any, flow: CouplingFlow, u: Float[np.ndarray, "n d"]) -> Any:
+def _through(function: Any, flow: Any, rows: Float[np.ndarray, "n d"]) -> Any:
     """A compiled function of a flow and rows, in bounded memory and by one program."""
-    parts = []
     with own_settings():
-        for i in range(0, len(u), _DRAWN):
-            rows = np.resize(u[i : i + _DRAWN], (_DRAWN, u.shape[1])).astype(np.float32)
-            parts.append(function(flow, rows))
-    return tuple(
-        np.concatenate(part)[: len(u)].astype(float) for part in zip(*jax.device_get(parts), strict=True)
-    )
+        found = in_blocks(partial(function, flow), rows, block=_DRAWN)
+    return tuple(part.astype(float) for part in found)
 
 
 @eqx.filter_jit
 def _carry(flow: CouplingFlow, noise: Array) -> tuple[Array, Array]:
-    return flow.carry(noise)
+    return flow.carry(noise.astype(jnp.float32))
 
 
 @eqx.filter_jit
 def _carry_back(flow: CouplingFlow, rows: Array) -> tuple[Array, Array]:
-    return flow.carry_back(rows)
+    return flow.carry_back(rows.astype(jnp.float32))
 
 
 def log_probs(flow: CouplingFlow, u: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
     """Log densities of a flow at rows."""
-    noise, log_volume = in_blocks(_carry_back, flow, u)
-    return _log_standard(noise) - log_volume
+    noise, log_volume = _through(_carry_back, flow, u)
+    return log_standard(noise) - log_volume
 
 
 class Learning:
@@ -176,12 +174,12 @@ class Learning:
 
     def _make(self, *shape: int) -> None:
         try:
-            with own_settings(), jax.default_prng_impl(backend().keys):
+            with _in_single_precision():
                 training = _training(*shape)
                 training.compile(backend().quick)
                 flow = training.state.student
-                _carry(flow, np.zeros((_DRAWN, flow.dim), np.float32))
-                _carry_back(flow, np.zeros((_DRAWN, flow.dim), np.float32))
+                for function in (_carry, _carry_back):
+                    _through(function, flow, np.zeros((_DRAWN, flow.dim)))
             self._made.append(training)
         except BaseException as error:
             self._failed.append(error)
@@ -210,6 +208,13 @@ class Learning:
         turn = tuple(paramax.non_trainable(jnp.asarray(part, jnp.float32)) for part in turn)
         state = eqx.tree_at(lambda s: (s.student.directions, s.student.stretch), state, turn)
         return Pupil(self.training, state, seen.unturned(), name)
+
+
+@contextlib.contextmanager
+def _in_single_precision() -> Iterator[None]:
+    """As a flow's updates are compiled, whatever precision the user's own arrays have."""
+    with own_settings(), jax.enable_x64(False), jax.default_prng_impl(backend().keys):
+        yield
 
 
 def _training(dim: int, seed: int, layers: int, width: int) -> Training:
@@ -253,23 +258,18 @@ class Pupil:
         """
         rows = seen[np.linspace(0, len(seen) - 1, RECORDED).astype(int)]
         rows, held = (np.clip(self.coordinates.whiten(z)[0], -1e4, 1e4) for z in (rows, held))
-        best = float(log_probs(self.best, held).mean())
         where = lambda s: (s.student, s.teacher.draws)  # noqa: E731
-        state = eqx.tree_at(where, self.state, (self.best, jnp.asarray(rows, jnp.float32)))
-        with own_settings(), jax.default_prng_impl(backend().keys):
+        with _in_single_precision():
+            best = float(log_probs(self.best, held).mean())
+            state = eqx.tree_at(where, self.state, (self.best, jnp.asarray(rows, jnp.float32)))
             for done in range(0, updates, _CHUNK):
                 now = last + (rate - last) * 0.5 * (1 + math.cos(math.pi * done / updates))
-                state, _ = self.training.advance(_paced(state, now), _CHUNK)
+                state, _ = self.training.advance(paced(state, now), _CHUNK)
                 score = float(log_probs(state.student, held).mean())
                 if score > best:
                     best, self.best = score, state.student
         self.state = state
         return best
-
-
-def _paced(state: State, rate: float) -> State:
-    where = lambda s: s.memory["student"].hyperparams["learning_rate"]  # noqa: E731
-    return eqx.tree_at(where, state, jnp.asarray(rate, jnp.float32))
 
 
 def _flat_adam(learning_rate: Any) -> optax.GradientTransformation:

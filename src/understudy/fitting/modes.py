@@ -52,7 +52,7 @@ class Candidates(NamedTuple):
 
     def log_prob(self, z: Float[np.ndarray, "n d"], wide: bool = False) -> Float[np.ndarray, " n"]:
         """Log density at draws."""
-        return logsumexp(self.log_probs(z, wide), 1)
+        return np.asarray(logsumexp(self.log_probs(z, wide), 1))
 
 
 def find_modes(u: Float[np.ndarray, "t m d"]) -> Int[np.ndarray, " m"]:

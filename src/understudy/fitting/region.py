@@ -101,7 +101,9 @@ def settle(chains: Chains, walls: Walls | None, budget: Budget) -> Region:
     chains.pace(chains.step_size)
     chains.run(_PROBE)
     updates = meter.afford(_FIRST, _PROBE, _SHARE)
-    for i in range(_MOST):
+    windows = 0
+    while True:
+        windows += 1
         chains.pace(chains.step_size)
         meter = budget.meter()
         trace = chains.run(updates, every(chains, updates))
@@ -113,12 +115,12 @@ def settle(chains: Chains, walls: Walls | None, budget: Budget) -> Region:
         grows = bool((scales[-1] - scales[-3]).max() > _GROWS)
         streak = streak + 1 if grows else 0
         if streak >= _DRIFTING and (scales[-1] - scales[-1 - streak]).max() > _FAR:
-            raise IngredientError(_improper_sentence(chains.coordinates, fitted))
-        if (found.settled and not grows) or budget.share > _SHARE or (i >= _TRIES and not streak):
-            break
+            raise IngredientError(_improper_sentence(chains.home, fitted))
+        steady = windows > _TRIES and not streak
+        if (found.settled and not grows) or steady or budget.share > _SHARE or windows == _MOST:
+            return Region(z.reshape(trace.shape), chains.home, found)
         chains.change(fitted)
         updates = meter.afford(int(_GROWTH * updates), updates, _SHARE)
-    return Region(z.reshape(trace.shape), chains.coordinates, found)
 
 
 def lengthen(

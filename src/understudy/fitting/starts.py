@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from understudy.coordinates import Walls, plain_coordinates
 from understudy.core import IngredientError, Target
 from understudy.fitting.evaluations import Evaluations
+from understudy.numerics import log_standard
 from understudy.posterior.prior import prior_draws
 
 Evaluate = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -95,8 +96,7 @@ class _Gaussian(NamedTuple):
         """Draws and their log densities."""
         seen = noise @ self.basis
         z = self.mean + (noise + (seen @ self.inner.T - seen) @ self.basis.T) * self.root
-        log_q = -0.5 * (noise**2).sum(1) - self.log_root - 0.5 * noise.shape[1] * np.log(2 * np.pi)
-        return z, log_q
+        return z, log_standard(noise) - self.log_root
 
 
 def candidates(target: Target, generator: np.random.Generator, count: int) -> Float[np.ndarray, "n d"]:
@@ -247,8 +247,12 @@ def _climb(evaluate: Evaluate, z: np.ndarray, unit: np.ndarray) -> list[_Path]:
             step[i] = min(1.0, 4 * step[i])
             trail[i].append((z[i].copy(), slope[i].copy(), log_p[i]))
             alive[i] = gain > 1e-6 * max(1.0, abs(log_p[i]) * 1e-6) and np.isfinite(log_p[i])
-    parts = ((np.stack(part) for part in zip(*one, strict=True)) for one in trail)
-    return [_Path(*part, one) for part, one in zip(parts, unit, strict=True)]
+    return [_stacked(points, own) for points, own in zip(trail, unit, strict=True)]
+
+
+def _stacked(points: list[tuple], unit: np.ndarray) -> _Path:
+    x, slope, log_p = (np.stack(part) for part in zip(*points, strict=True))
+    return _Path(x, slope, log_p, unit)
 
 
 def _direction(slope: np.ndarray, pairs: list) -> np.ndarray:

@@ -8,6 +8,7 @@ Reference: Hoffman et al., "NeuTra-lizing Bad Geometry in Hamiltonian Monte Carl
 Transport", 2019.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,6 +19,7 @@ from jaxtyping import Array, Float
 
 from understudy.coordinates import Coordinates
 from understudy.fitting.evaluations import BLOCK
+from understudy.numerics import in_blocks
 from understudy.students.couplings import CouplingFlow
 from understudy.surroundings import double_precision
 
@@ -55,12 +57,9 @@ class FlowCoordinates(NamedTuple):
 
 def _in_blocks(function: Any, coordinates: FlowCoordinates, *rows: np.ndarray) -> Any:
     """A compiled function of rows, some at a time so that it is compiled once."""
-    parts, n = [], len(rows[0])
     with double_precision():
-        for i in range(0, n, BLOCK):
-            some = [np.resize(part[i : i + BLOCK], (BLOCK, part.shape[1])) for part in rows]
-            parts.append(jax.device_get(function(*coordinates, *some)))
-    return jax.tree.map(lambda *every: np.concatenate(every)[:n].astype(float), *parts)
+        found = in_blocks(partial(function, *coordinates), *rows, block=BLOCK)
+    return jax.tree.map(lambda part: part.astype(float), found)
 
 
 def _carried(flow: CouplingFlow, inner: Coordinates, u: Array) -> tuple[Array, Array]:

@@ -115,7 +115,7 @@ def flat(x: Condition) -> Float[Array, " m"]:
         if any(map(jnp.iscomplexobj, leaves)):
             raise TypeError("complex")
         leaves = [leaf.astype(float) for leaf in leaves]
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:
         raise IngredientError(
             f"A condition is made of arrays of numbers, as one datum is; {shown(x)} came."
         ) from error

@@ -172,7 +172,7 @@ class Imaged(eqx.Module):
         size, channels, layers = shape[:2], shape[2], []
         while max(size) > _PLACES:
             key, own = jax.random.split(key)
-            layers.append(Convolution(own, size, (channels, width), 5))
+            layers.append(Convolution(own, size, (channels, width), 5))  # pyright: ignore[reportCallIssue]
             size, channels, width = layers[-1].out, width, min(2 * width, _CHANNELS)
         self.layers, self.outputs = tuple(layers), size[0] * size[1] * channels
 

@@ -96,8 +96,8 @@ class _Layout:
         named = self.axes.get(name, [])
         axes = [f"{self.names[name]}_dim_{i}" for i in range(len(shape))]
         for i, (axis, size) in enumerate(zip(named, shape, strict=False)):
-            fits = axis is not None and len(self.coordinates.get(axis, ())) == size
-            if fits and axis not in axes:
+            known = () if axis is None else self.coordinates.get(axis, ())
+            if axis is not None and axis not in axes and len(known) == size:
                 axes[i] = axis
         return axes
 

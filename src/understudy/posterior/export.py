@@ -61,7 +61,8 @@ def make_program(student: Student, target: Target, platforms: Sequence[str] | No
 
     def draw(parts: Any, inputs: list[Array], words: Words) -> dict[str, Array]:
         del inputs
-        return named(*parts, words)
+        student, target = parts
+        return named(student, target, words)
 
     return program_of(draw, (student, target), (), platforms)
 

@@ -15,11 +15,11 @@ from jaxtyping import Float
 from understudy import files
 from understudy.checks import (
     LARGEST_COUNT,
+    concrete_key,
     fits,
     flag,
     instance,
     one_of,
-    random_key,
     same_size,
     several,
     shown,
@@ -28,10 +28,10 @@ from understudy.checks import (
 from understudy.checks import seed as seed_number
 from understudy.core import ExplicitStudent, IngredientError, Key, Student, Target, Teacher
 from understudy.devices import Devices, drawing_on, that_draw
-from understudy.display import entries, varying
+from understudy.display import coordinate_names, entries, varying
+from understudy.evaluation.trust import Trust, default_teacher
+from understudy.evaluation.trust import check as trust_check
 from understudy.evaluation.trust.calibration import Simulate
-from understudy.evaluation.trust.check import Trust, default_teacher
-from understudy.evaluation.trust.check import check as trust_check
 from understudy.evaluation.trust.weights import TAIL_BAD
 from understudy.files import StoreError
 from understudy.files.describing import describe
@@ -44,9 +44,9 @@ from understudy.posterior.export import checked_platforms, make_program
 from understudy.posterior.prior import prior_draws
 from understudy.posterior.refine import SUPERCHAINS, Refined, finished, refine
 from understudy.posterior.resample import Resampled, importance_resample, independence_resample
+from understudy.posterior.stages import Stage, Staged
 from understudy.posterior.storing import StoredTarget, stored
 from understudy.posterior.summary import (
-    coordinate_names,
     draws_to_look_at,
     explained,
     latents_first,
@@ -66,31 +66,7 @@ if TYPE_CHECKING:
 _CANDIDATES, _FEWEST = (2, 8, 32), 1024
 
 
-class Stage(eqx.Module):
-    """One stage of a fit.
-
-    Attributes:
-        name: of the stage, "settle" or "copula" say.
-        note: what it did, in words.
-        seconds: run time without compilation.
-        compile_seconds: time spent tracing and compiling.
-        gradients: gradient evaluations of the target's log density.
-        acceptance: of independence moves with the stage's student, not a number where none were made.
-        kept: whether the result is this stage's student.
-        evaluations: evaluations of the log density without a gradient.
-    """
-
-    name: str
-    note: str
-    seconds: float
-    compile_seconds: float
-    gradients: int
-    acceptance: float
-    kept: bool = False
-    evaluations: int = 0
-
-
-class Posterior(eqx.Module):
+class Posterior(eqx.Module, Staged):
     """A student and the target it stands in for; made by a fit, or by hand around any student.
 
     Attributes:
@@ -152,16 +128,6 @@ class Posterior(eqx.Module):
         return self.verdict is not None and self.verdict.trusted
 
     @property
-    def seconds(self) -> float:
-        """Run time of all stages, without compilation."""
-        return sum((stage.seconds for stage in self.stages), 0.0)
-
-    @property
-    def compile_seconds(self) -> float:
-        """Time spent compiling."""
-        return sum((stage.compile_seconds for stage in self.stages), 0.0)
-
-    @property
     def gradients(self) -> int:
         """Gradient evaluations of the log density spent on the fit."""
         return sum(stage.gradients for stage in self.stages)
@@ -192,7 +158,7 @@ class Posterior(eqx.Module):
             devices: which draw a chunk each in turn: how many, a list of ``jax.devices()``, or a mesh
                 with one axis; None draws on one. The draws are the same on any number.
         """
-        key, n = random_key(key), fits("n", whole("n", n), self.student.dim)
+        key, n = concrete_key(key), fits("n", whole("n", n), self.student.dim)
         with drawing_on(devices):
             if self._route(finish) != "student":
                 return named_rows(self._target(), self._finished(key, n))
@@ -205,7 +171,7 @@ class Posterior(eqx.Module):
         self, key: Key | int, n: int, finish: bool | None = None, devices: Devices = None
     ) -> Float[np.ndarray, "n d"]:
         """Draw ``n`` flat unconstrained vectors, those of :meth:`sample` with the same arguments."""
-        key, n = random_key(key), fits("n", whole("n", n), self.student.dim)
+        key, n = concrete_key(key), fits("n", whole("n", n), self.student.dim)
         with drawing_on(devices):
             if self._route(finish) != "student":
                 return self._finished(key, n)
@@ -215,7 +181,8 @@ class Posterior(eqx.Module):
         """Draws picked by weights where these were chosen and bear it, else moved on from the record."""
         assert self.record is not None
         target, student = self._target(), self.student
-        if self.verdict is not None and self.verdict.route == "weights":
+        by_weights = self.verdict is not None and self.verdict.route == "weights"
+        if by_weights and isinstance(student, ExplicitStudent):
             for candidates in (part * max(n, _FEWEST) for part in _CANDIDATES):
                 start, pick = jax.random.split(jax.random.fold_in(key, candidates))
                 z = self.draws(start, candidates, finish=False)
@@ -234,6 +201,7 @@ class Posterior(eqx.Module):
         if finish is None:
             stored = isinstance(self.target, StoredTarget)
             if usual == "finished" and (stored or not self.trusted):
+                assert self.verdict is not None
                 warnings.warn(self.verdict.sentence, stacklevel=4)
             return "student" if stored or self.record is None else usual
         if flag("finish", finish) and self.record is None:
@@ -267,7 +235,7 @@ class Posterior(eqx.Module):
         if teacher is not None:
             instance("teacher", Teacher, "hmc(0.1)", teacher)
         steps = whole("steps", steps, 4)
-        start, make, move = jax.random.split(random_key(key), 3)
+        start, make, move = jax.random.split(concrete_key(key), 3)
         with drawing_on(devices):
             z = self.draws(start, whole("n", n, most=LARGEST_COUNT - SUPERCHAINS) + SUPERCHAINS, False)
             teacher = teacher or self.teacher or default_teacher(make, target, self.student)
@@ -301,7 +269,7 @@ class Posterior(eqx.Module):
                 "resample needs a student with a density (log_prob) and this one has none; use "
                 "refine(key, n, steps) instead."
             )
-        start, pick = jax.random.split(random_key(key))
+        start, pick = jax.random.split(concrete_key(key))
         with drawing_on(devices):
             if method == "independence":
                 z = self.draws(start, n, finish=False)
@@ -374,7 +342,7 @@ class Posterior(eqx.Module):
             predictive: whether to draw new data, for models of NumPyro and PyMC.
             log_likelihood: whether to add the log likelihood of every datum, for the same models.
         """
-        target, draw, predict = self._target(), *jax.random.split(random_key(key))
+        target, draw, predict = self._target(), *jax.random.split(concrete_key(key))
         if whole("n", n) % whole("chains", chains):
             raise IngredientError(
                 f"n is a multiple of chains={chains}, so that each has as many; {n} came."
@@ -407,7 +375,7 @@ class Posterior(eqx.Module):
                 "predict needs a target made of a model, by from_numpyro(model, data) or "
                 f"from_pymc(model); this one is a {type(target).__name__}."
             )
-        draw, predict = jax.random.split(random_key(key))
+        draw, predict = jax.random.split(concrete_key(key))
         sites = named_rows(target, self.draws(draw, whole("draws", draws)))
         return target.predict(predict, sites, *args, **kwargs)
 
@@ -613,7 +581,7 @@ class Posterior(eqx.Module):
 
     def _key(self, key: Key | int | None) -> Key:
         refuse_forked()
-        return jax.random.key(self.seed) if key is None else random_key(key)
+        return jax.random.key(self.seed) if key is None else concrete_key(key)
 
 
 def _check_kinds(result: Posterior) -> None:

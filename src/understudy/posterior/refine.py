@@ -1,5 +1,6 @@
 """Draws of a student moved by a teacher, with diagnostics that say whether the moves were enough."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -85,13 +86,8 @@ def refine(
     When Running Many Short Chains", 2024.
     """
     starts, z = np.repeat(z[:SUPERCHAINS], CHAINS // SUPERCHAINS, 0), z[SUPERCHAINS:]
-    n = len(z)
-    rows = np.concatenate([starts, z, np.resize(z, (-n % CHAINS, z.shape[1]))])
-
-    def run(i: int, part: Any) -> Run:
-        return run_chains(jax.random.fold_in(key, i), target, student, teacher, part, steps)
-
-    runs = in_turn(run, row_blocks(rows, CHAINS))
+    n, rows = len(z), np.concatenate([starts, z])
+    runs = run_all(key, target, student, teacher, rows, steps, lambda run: run)
     end = np.concatenate([run.trace[-1] for run in runs[1:]])[:n]
     lost = np.concatenate([run.lost for run in runs[1:]])[:n].mean()
     nested, free = (_traced(target, run.trace) for run in runs[:2])
@@ -116,12 +112,8 @@ def finished(
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     order = [generator.permutation(len(record)) for _ in range(-(-n // len(record)))]
     z = record[np.concatenate(order)[:n]]
-    rows = np.concatenate([z, np.resize(z, (-n % CHAINS, z.shape[1]))])
-
-    def end(i: int, part: Any) -> Any:
-        return run_chains(jax.random.fold_in(key, i), target, student, teacher, part, steps).trace[-1]
-
-    return np.concatenate(in_turn(end, row_blocks(rows, CHAINS)))[:n].astype(float)
+    ends = run_all(key, target, student, teacher, z, steps, lambda run: run.trace[-1])
+    return np.concatenate(ends)[:n].astype(float)
 
 
 class Run(NamedTuple):
@@ -130,6 +122,24 @@ class Run(NamedTuple):
     trace: Any
     lost: Any
     acceptance: Any
+
+
+def run_all(
+    key: Key,
+    target: Target,
+    student: Student,
+    teacher: Teacher,
+    z: Float[np.ndarray, "n d"],
+    steps: int,
+    kept: Callable[[Run], Any],
+) -> list[Any]:
+    """What is kept of chains from every row, a block of them at a time; the last block is filled up."""
+    padded = np.concatenate([z, np.resize(z, (-len(z) % CHAINS, z.shape[1]))])
+
+    def run(i: int, block: Any) -> Any:
+        return kept(run_chains(jax.random.fold_in(key, i), target, student, teacher, block, steps))
+
+    return in_turn(run, row_blocks(padded, CHAINS))
 
 
 @jit_of_few

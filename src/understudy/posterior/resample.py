@@ -1,18 +1,17 @@
 """Draws corrected by the ratio of the target's density to the student's."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from understudy.core import ExplicitStudent, IngredientError, Key, Target
-from understudy.devices import in_turn
 from understudy.evaluation.trust.weights import pareto_smoothed
-from understudy.numerics import in_blocks, independence_acceptance, log_densities, row_blocks
+from understudy.numerics import in_blocks, independence_acceptance, log_densities
 from understudy.posterior.draws import named_rows
-from understudy.posterior.refine import CHAINS, Run, run_chains
+from understudy.posterior.refine import run_all
 from understudy.teachers import IndependenceMetropolis
 
 
@@ -61,12 +60,7 @@ def independence_resample(
     """
     _, k = pareto_smoothed(_log_weights(target, student, z))
     n, teacher = len(z), IndependenceMetropolis(moves)
-    padded = np.concatenate([z, np.resize(z, (-n % CHAINS, z.shape[1]))])
-
-    def run(i: int, part: Any) -> Run:
-        return run_chains(jax.random.fold_in(key, i), target, student, teacher, part, 1)
-
-    runs = in_turn(run, row_blocks(padded, CHAINS))
+    runs = run_all(key, target, student, teacher, z, 1, lambda run: run)
     end = np.concatenate([one.trace[-1] for one in runs])[:n]
     rate = float(np.mean([one.acceptance for one in runs]))
     return Resampled(named_rows(target, end), end, k, float(n), rate)

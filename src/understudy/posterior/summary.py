@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core import HasSites, Key, Target
-from understudy.display import Explained, entries, table_of_draws
+from understudy.display import Explained, table_of_draws
 from understudy.posterior.draws import named_rows
 from understudy.posterior.storing import StoredTarget
 
@@ -17,13 +17,6 @@ def latents_first(target: Target, draws: Mapping[str, Any]) -> dict[str, Any]:
     """Draws by site, what the model samples before what it derives."""
     latents = [site.name for site in (target.sites if isinstance(target, HasSites) else ())]
     return {name: draws[name] for name in [*latents, *draws] if name in draws}
-
-
-def coordinate_names(target: Target) -> list[str]:
-    """A name for every coordinate of a flat draw, by the site it fills."""
-    sites = target.sites if isinstance(target, HasSites) else ()
-    names = [name for site in sites for name in entries({site.name: np.zeros((1, *site.shape))})]
-    return names if len(names) == target.dim else [f"z[{i}]" for i in range(target.dim)]
 
 
 def draws_to_look_at(result: Any, key: Key, n: int = _DRAWS) -> dict[str, Any]:

@@ -124,6 +124,8 @@ def _range(axes: Axes, predicted: np.ndarray, observed: np.ndarray) -> None:
     )
     axes.plot(places, middle, "_", color=STUDENT)
     axes.plot(places, observed[order], ".", color=EXACT, markersize=5, label="data")
+    few = len(order) <= MOST_MARGINALS  # a datum is known by its number then
+    axes.set_xticks(places if few else [], order if few else [])
 
 
 def first_of(columns: Sequence[str] | Arrays, most: int) -> str:

@@ -13,6 +13,12 @@ Arrays = Mapping[str, np.ndarray]
 
 # More names than that cannot be read on an axis.
 _NAMED = 24
+_SHAPES = (
+    ("place", "o", STUDENT, -0.24),
+    ("scale", "s", EXACT, -0.08),
+    ("skew", "D", QUIET, 0.08),
+    ("tails", "^", "#bc4c00", 0.24),
+)
 
 
 def finding_picture(finding: Any, names: Sequence[str] = ()) -> tuple[Picture, str] | None:
@@ -42,6 +48,9 @@ def _name_coordinates(axes: Axes, names: Sequence[str]) -> None:
     legend = axes.get_legend()
     for text in legend.get_texts() if legend else ():
         text.set_text(known.get(text.get_text(), text.get_text()))
+    ticks = [text.get_text() for text in axes.get_xticklabels()]
+    if known.keys() & set(ticks):
+        axes.set_xticks(axes.get_xticks(), [known.get(tick, tick) for tick in ticks])
     if axes.get_xlabel() == "coordinate" and 0 < len(names) <= _NAMED:
         axes.set_xticks(range(len(names)), [plain_text(name, 16) for name in names], fontsize=8)
         axes.tick_params(axis="x", rotation=0 if len(names) < 9 else 60)
@@ -62,12 +71,29 @@ def trust_picture(findings: Sequence[Any], names: Sequence[str] = ()) -> Picture
 
 
 def _gap(axes: Axes, pictures: Arrays) -> str:
-    t = np.abs(pictures["t"]).ravel()
-    axes.bar(np.arange(len(t)), t, color=STUDENT)
-    axes.set(xlabel="shape of a coordinate", ylabel="|t|")
+    shapes = np.abs(pictures["t"]).reshape(4, -1)
+    columns = np.arange(shapes.shape[1])
+    dim = max(len(columns) // 2, 1)  # one coordinate is not whitened
+    for (shape, marker, colour, aside), t in zip(_SHAPES, shapes, strict=True):
+        axes.plot(columns + aside, t, marker, color=colour, markersize=4, label=shape)
+    axes.legend(
+        frameon=False, ncols=4, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0
+    )
+    for edge in {dim, len(columns) - 1}:
+        axes.axvline(edge - 0.5, color=QUIET, linewidth=0.8)
+    coordinates = [f"coordinate {i}" for i in range(dim)]
+    if len(columns) <= _NAMED:
+        axes.set_xticks(columns, [*(2 * coordinates)[: len(columns) - 1], "log density"], fontsize=8)
+    else:
+        axes.set_xticks([(dim - 1) / 2, 2 * dim], ["coordinates", "log density"])
+    axes.tick_params(axis="x", rotation=60 if 10 < len(columns) <= _NAMED else 0)
+    axes.set(ylabel="standard errors", ylim=(0, 1.15 * axes.get_ylim()[1]))
+    if dim > 1:
+        place = (1.5 * dim - 0.5, 0.98)
+        axes.text(*place, "whitened", transform=axes.get_xaxis_transform(), ha="center", va="top")
     return (
-        "How far the teacher moves the draws, in standard errors: four shapes (see the meaning of the "
-        "test) of every coordinate, as it is and whitened, and of the log density."
+        "How far the teacher moves the draws, in standard errors: place, scale, skew and tails of every "
+        "coordinate, of every whitened one (correlations taken out) and of the log density."
     )
 
 
@@ -80,8 +106,11 @@ def _drift(axes: Axes, pictures: Arrays) -> str:
 
 
 def _weights(axes: Axes, pictures: Arrays) -> str:
-    axes.plot(pictures["rank"], pictures["log_weight"], color=STUDENT)
-    axes.set(xlabel="rank", ylabel="log weight", xscale="log")
+    weights = pictures["log_weight"] - np.median(pictures["log_weight"])
+    axes.plot(pictures["rank"], weights, color=STUDENT)
+    axes.set(xlabel="rank", ylabel="log weight, less the median's", xscale="log")
+    # The least weights go to minus infinity, and would flatten those that count.
+    axes.set_ylim(bottom=max(weights.min(), -12) - 1)
     return "Log importance weights from the largest on; a steep start means few draws carry all weight."
 
 
@@ -103,7 +132,9 @@ def _modes(axes: Axes, pictures: Arrays) -> str:
         return "What each peak holds of the target and of the student's draws."
     ends, own = pictures["ends"], pictures["own"].astype(bool)
     second = ends[:, 1] if ends.shape[1] > 1 else pictures["values"]
-    axes.scatter(ends[own, 0], second[own], s=14, color=STUDENT, label="from the student's draws")
+    axes.scatter(
+        ends[own, 0], second[own], s=40, color=STUDENT, zorder=3, label="from the student's draws"
+    )
     axes.scatter(ends[~own, 0], second[~own], s=6, color=EXACT, label="from elsewhere")
     for low, high, set_limits in ((*axes.get_xlim(), axes.set_xlim), (*axes.get_ylim(), axes.set_ylim)):
         # Climbs to one peak end within rounding of each other, which is nothing to look at.

@@ -3,7 +3,9 @@
 import base64
 import hashlib
 import html
+import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from understudy import files
-from understudy.checks import shown
-from understudy.files import StoreError
+from understudy.checks import first_line, shown
+from understudy.files import StoreError, read_file
 from understudy.report.figures import CURVES, picture_bytes, training_curves
 
 Record = Mapping[str, Any]
 
 _PNG = b"\x89PNG\r\n\x1a\n"
+# Bytes of a picture or of a description.
+_LARGEST = 2**26
 _LISTS = {"figures": ("name", "value"), "pictures": ("file",)}
 
 # Sorts a table by the column whose head is clicked; numbers by size, other words by the alphabet.
@@ -47,10 +51,10 @@ _VERDICTS = ("ok", "warn", "fail")
 _LONG = 16
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --paper: #fff;
-  --ok: #1a7f37; --warn: #8a5a00; --fail: #cf222e; }
+  --link: #0969da; --ok: #1a7f37; --warn: #8a5a00; --fail: #cf222e; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d; --paper: #15191f;
-    --ok: #4ac26b; --warn: #d4a72c; --fail: #ff7b72; }
+    --link: #58a6ff; --ok: #4ac26b; --warn: #d4a72c; --fail: #ff7b72; }
 }
 body { margin: 0 auto; max-width: 50rem; padding: 2.5rem 1.25rem 4rem; color: var(--ink);
   background: var(--paper); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
@@ -69,6 +73,8 @@ img { display: block; width: 100%; height: auto; background: #fff; border-radius
 @media screen and (max-width: 36rem) { figure img { width: 34rem; max-width: none; } }
 figcaption { color: var(--soft); font-size: .92rem; margin-top: .5rem; }
 figcaption b { color: var(--ink); }
+nav { margin: 1rem 0 0; font-size: .92rem; } nav a { margin-right: 1rem; white-space: nowrap; }
+a { color: var(--link); }
 .scroll { overflow-x: auto; }
 .verdict { border-left: 4px solid; padding: .5rem 0 .5rem 1rem; margin: 1.25rem 0; font-weight: 600; }
 .ok { color: var(--ok); } .warn { color: var(--warn); } .fail { color: var(--fail); }
@@ -76,7 +82,8 @@ table.sortable th { cursor: pointer; } table.sortable th:hover { color: var(--in
 summary { cursor: pointer; margin: .75rem 0; }
 pre { overflow-x: auto; padding: .75rem 1rem; border: 1px solid var(--line); border-radius: 6px; }
 @media print {
-  body { max-width: none; padding: 0; font-size: 10pt; } figure, tr { break-inside: avoid; }
+  body { max-width: none; padding: 0; font-size: 10pt; } nav { display: none; }
+  figure, tr { break-inside: avoid; } h2 { break-after: avoid; }
   details::details-content { content-visibility: visible; block-size: auto; }
 }
 """
@@ -155,8 +162,10 @@ def _read(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        described = json.loads(path.read_bytes())
-    except (ValueError, OSError, RecursionError) as error:
+        described = json.loads(read_file(path, _LARGEST))
+    except StoreError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} cannot be read as JSON ({error}); make the run again.") from error
     if not isinstance(described, dict) or not isinstance(described.get("settings", {}), dict):
         raise StoreError(f"{path} is not the description of a run; write it with describe_run.")
@@ -209,7 +218,7 @@ def document(title: str, lead: str, parts: Sequence[str], verdict: tuple[str, st
     """
     title = html.escape(title)
     box = "" if verdict is None else f'<p class="verdict {verdict[0]}">{html.escape(verdict[1])}</p>'
-    parts = [f"<h1>{title}</h1>", f'<p class="lead">{html.escape(lead)}</p>', box, *parts]
+    parts = [f"<h1>{title}</h1>", f'<p class="lead">{html.escape(lead)}</p>', box, _CONTENTS, *parts]
     if any('class="sortable"' in part for part in parts):
         parts.append(f"<script>{_SCRIPT}</script>")
     head = (
@@ -217,8 +226,21 @@ def document(title: str, lead: str, parts: Sequence[str], verdict: tuple[str, st
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f"<title>{title}</title><style>{_STYLE}</style>"
     )
-    body = "\n".join(part for part in parts if part)
+    body = _with_contents("\n".join(part for part in parts if part))
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+
+
+_CONTENTS = "<!-- contents -->"
+_HEAD = re.compile(r"<h2>(.*?)</h2>")
+
+
+def _with_contents(body: str) -> str:
+    """The body with an anchor at every head, and links to them where the contents belong."""
+    heads = _HEAD.findall(body)
+    links = " ".join(f'<a href="#part-{i}">{head}</a>' for i, head in enumerate(heads))
+    numbers = itertools.count()
+    body = _HEAD.sub(lambda head: f'<h2 id="part-{next(numbers)}">{head[1]}</h2>', body)
+    return body.replace(_CONTENTS, f'<nav aria-label="contents">{links}</nav>' if heads else "", 1)
 
 
 def table(heads: Sequence[str], lines: Sequence[Sequence[str]], name: str) -> str:
@@ -297,10 +319,7 @@ def _picture(folder: Path, picture: Record) -> str:
     path = folder / str(picture["file"])
     if not path.resolve().is_relative_to(folder.resolve()):
         raise StoreError(f"The picture {path} lies outside its run; keep pictures in the run's folder.")
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"The picture {path} cannot be read; make the run again.") from error
+    raw = read_file(path, _LARGEST)
     if not raw.startswith(_PNG):
         raise StoreError(f"The picture {path} is not a PNG file; write it with write_picture.")
     return inlined(raw, str(picture.get("title", path.stem)), str(picture.get("caption", "")))
@@ -309,9 +328,11 @@ def _picture(folder: Path, picture: Record) -> str:
 def _curves(folder: Path, rows: Sequence[Record]) -> str:
     try:
         figure: Figure = training_curves(rows)
-    except (ValueError, TypeError, AttributeError) as error:
+    except Exception as error:  # whatever stands in the rows
         path = folder / "metrics.jsonl"
-        raise StoreError(f"{path} does not hold rows of a training: {error}") from error
+        raise StoreError(
+            f"{path} does not hold rows of a training ({first_line(error)}); remove the others."
+        ) from error
     return inlined(picture_bytes(figure), "Training", _CURVES_CAPTION)
 
 

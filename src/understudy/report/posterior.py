@@ -20,10 +20,10 @@ Arrays = Mapping[str, np.ndarray]
 _QUANTILES = (0.05, 0.5, 0.95)
 _NOTHING: Mapping[str, Arrays] = MappingProxyType({})
 
-_OWN = "So <code>sample</code> gives the student's own draws, independent and each one forward pass."
-_PICKED = "So <code>sample</code> gives draws picked by weights, among several times as many."
-_MOVED = "So <code>sample</code> gives draws of chains, moved on by transitions, at the cost of these."
-_NONE = "So no draws should be used: fit with a larger budget, or write the model another way."
+_FINE = "The draws can be trusted as far as these tests see."
+_WRONG = "The draws should not be trusted: see which test failed, and what it says to do."
+_USELESS = "No draws should be used: fit with a larger budget, or write the model another way."
+_FINISHED = "sample() gives finished draws, {how}. The tests below are of the student's own: {so}."
 _NO_EVEN = (
     "The student's own draws are not trusted, so that they have no price to compare with that of NUTS."
 )
@@ -66,22 +66,27 @@ def write_posterior_report(
         again(f"result = understudy.fit(target, seed={result.seed})", "result", result),
     ]
     lead = f"{result.target.dim} unconstrained dimensions, {len(columns):,} numbers that vary."
-    verdict = ("ok", "The draws can be trusted as far as these tests see.") if trust.trusted else (
-        "fail", "The draws should not be trusted: see which test failed, and what it says to do."
-    )  # fmt: skip
-    page = document("Posterior", lead, [part for part in parts if part], verdict)
+    page = document("Posterior", lead, [part for part in parts if part], _verdict(result, trust))
     files.replace_file(path, [as_bytes(page)])
     return Path(path)
 
 
+def _verdict(result: Any, trust: Any) -> tuple[str, str]:
+    """What to think of the draws that ``sample`` gives, by the fit's own word and by the tests."""
+    fitted = getattr(result, "verdict", None)
+    if fitted is None or fitted.own:
+        return ("ok", _FINE) if trust.trusted else ("fail", _WRONG)
+    if fitted.route != "weights" and not fitted.agreed:
+        return "fail", _USELESS
+    how = "picked by weights" if fitted.route == "weights" else "moved on by transitions"
+    so = "none fails" if trust.trusted else "do not use these as they are"
+    return "warn", _FINISHED.format(how=how, so=so)
+
+
 def _sentence(result: Any) -> str:
     """What the fit said of itself."""
-    verdict = getattr(result, "verdict", None)
-    if verdict is None:
-        return ""
-    finished = _PICKED if verdict.route == "weights" else _MOVED if verdict.agreed else _NONE
-    means = _OWN if verdict.own else finished
-    return f"<p>When it was fitted: {html.escape(verdict.sentence)} {means}</p>"
+    fitted = getattr(result, "verdict", None)
+    return "" if fitted is None else f"<p>When it was fitted: {html.escape(fitted.sentence)}</p>"
 
 
 def _caption(columns: Arrays, others: Mapping[str, Arrays]) -> str:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Scalar
 
 from understudy.checks import layer_count, number, positive, random_key, whole
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key
+from understudy.numerics import log_standard
 
 # Bounds that keep a wild parameter from overflowing; no draw of a trained flow comes near them.
 _LARGEST = 40.0
@@ -83,12 +84,12 @@ class CouplingFlow(ExplicitStudent):
         """Draws and their log densities, for little more than the draws."""
         noise = jax.random.normal(key, (n, self.dim), self.bias.dtype)
         z, log_volume = self.carry(noise)
-        return z, _log_standard(noise) - log_volume
+        return z, log_standard(noise) - log_volume
 
     def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log density by the change of variables."""
         noise, log_volume = self.carry_back(z)
-        return _log_standard(noise) - log_volume
+        return log_standard(noise) - log_volume
 
     def carry(self, noise: Float[Array, "*n d"]) -> tuple[Float[Array, "*n d"], Float[Array, "*n"]]:
         """From standard noise to draws, and the log of how volumes grow."""
@@ -133,10 +134,6 @@ class CouplingFlow(ExplicitStudent):
             half = generator.permutation(self.dim) < self.dim // 2
             rows += [half, ~half]
         return np.asarray(rows[: len(self.bias)])
-
-
-def _log_standard(noise: Float[Array, "*n d"]) -> Float[Array, "*n"]:
-    return -0.5 * (noise**2).sum(-1) - 0.5 * noise.shape[-1] * np.log(2 * np.pi)
 
 
 def _conditioned(h: Array, weights: tuple) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Scalar
 
-from understudy.checks import number, shown, whole
+from understudy.checks import is_numeric, number, shown, whole
 from understudy.core import Condition, Indexed, IngredientError, Key, Lesson, ProjectableStudent
 
 
@@ -32,7 +32,7 @@ class Particles(ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, z: Float[Array, "m d"]):
-        if getattr(z, "ndim", None) != 2:
+        if not is_numeric(z) or z.ndim != 2:
             raise IngredientError(
                 f"Particles are an array with one row per particle, shape (n, d); {shown(z)} came."
             )

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int, Scalar
 from understudy.checks import layer_count, one_positive, random_key, whole
 from understudy.core import Condition, ExplicitStudent, Key
 from understudy.networks import flat
+from understudy.numerics import log_standard
 from understudy.students.common import features
 
 # Bounds that keep a wild parameter from overflowing; a scale e^-12 of the prior's is narrow enough.
@@ -95,7 +96,7 @@ class SplineFlow(ExplicitStudent):
 
         start = (noise, jnp.zeros(n))
         (z, log_det), _ = jax.lax.scan(layer, start, self._layers(x), reverse=True)
-        return z, _log_standard(noise) - log_det
+        return z, log_standard(noise) - log_det
 
     def log_prob(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log density by the change of variables."""
@@ -108,7 +109,7 @@ class SplineFlow(ExplicitStudent):
             return (jnp.concatenate([kept, moved], -1)[back], log_det + change.sum(-1)), None
 
         (noise, log_det), _ = jax.lax.scan(layer, (z, jnp.zeros(())), self._layers(x))
-        return _log_standard(noise) + log_det
+        return log_standard(noise) + log_det
 
     def _layers(self, x: Condition) -> tuple:
         """What each layer needs; the condition's part of the first product is made here for all."""
@@ -142,10 +143,6 @@ class SplineFlow(ExplicitStudent):
             *kept.shape[:-1], self.dim - self.dim // 2, 3 * self.bins + 1
         )
         return raw[..., :2], raw[..., 2:]
-
-
-def _log_standard(noise: Array) -> Array:
-    return -0.5 * (noise**2).sum(-1) - 0.5 * noise.shape[-1] * np.log(2 * np.pi)
 
 
 def _affine(raw: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from understudy.checks import instance, shown, shown_text, takes, whole
+from understudy.checks import first_line, instance, shown, takes, whole
 from understudy.core import Condition, IngredientError, Target, prepared
 from understudy.surroundings import with_own_settings
 
@@ -131,9 +131,8 @@ def _called(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> Any:
             "JAX does not know while it traces; use jnp.where or jax.lax.cond."
         ) from error
     except Exception as error:
-        first = (str(error).strip().splitlines() or ["no message"])[0]
         raise IngredientError(
-            f"The log density raises {type(error).__name__} ({shown_text(first, 200)}) at a draw; "
+            f"The log density raises {type(error).__name__} ({first_line(error)}) at a draw; "
             "it must give a number for every vector of its size."
         ) from error
 
@@ -141,7 +140,7 @@ def _called(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> Any:
 def _array(value: Any) -> Array:
     try:
         return jnp.asarray(value)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
         raise IngredientError(
             f"A log density gives one number per draw; this one gives {shown(value)}."
         ) from error

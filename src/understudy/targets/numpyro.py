@@ -18,7 +18,7 @@ from numpyro.infer import log_likelihood as numpyro_log_likelihood
 from numpyro.infer import util as numpyro_util
 from numpyro.primitives import Messenger
 
-from understudy.checks import shown, shown_text
+from understudy.checks import first_line, shown
 from understudy.core import Condition, IngredientError, Key, Site, Target
 from understudy.programs import jit_of_few
 from understudy.surroundings import own_settings, with_own_settings
@@ -89,6 +89,12 @@ class NumPyroTarget(Target):
         latents = {site.name: jnp.asarray(values[site.name], float) for site in self.sites}
         free = numpyro_util.unconstrain_fn(model, args, kwargs, latents)
         return jnp.concatenate([free[site.name].ravel() for site in self.sites])
+
+    def draw_prior(self, key: Key) -> Float[Array, " d"]:
+        """One flat draw of the prior: the latent sites of the model, run forward."""
+        args, kwargs = self.arguments
+        run = trace(seed(self.model, key)).get_trace(*args, **kwargs)
+        return self.unconstrain({site.name: run[site.name]["value"] for site in self.sites})
 
     def observed(self) -> dict[str, np.ndarray]:
         """The data by the names of their sites."""
@@ -335,10 +341,9 @@ def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
 
 
 def _cannot_run(model: Callable, error: Exception) -> IngredientError:
-    first = (str(error).strip().splitlines() or ["no message"])[0]
     return IngredientError(
         f"The model {_name(model)} cannot be run with these arguments ({type(error).__name__}: "
-        f"{shown_text(first, 200)}); call it as from_numpyro(model, *args, **kwargs) with the data it "
+        f"{first_line(error)}); call it as from_numpyro(model, *args, **kwargs) with the data it "
         "expects."
     )
 

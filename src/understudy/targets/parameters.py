@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Scalar
@@ -88,7 +89,19 @@ def _parameter(name: str, given: Any) -> Parameter:
             f"The constraint of parameter {name!r} has no map from free numbers to shape {shape}; take "
             "another of numpyro.distributions.constraints, or another shape."
         ) from error
+    if not _is_open(support):
+        raise IngredientError(
+            f"The constraint of parameter {name!r} holds no number, {shown(support)}; give "
+            "bounds of which the lower lies below the upper."
+        )
     return Parameter(name, support, shape, free)
+
+
+def _is_open(support: Any) -> bool:
+    """Whether there are numbers between the bounds, where a constraint has two."""
+    bounds = (getattr(support, name, None) for name in ("lower_bound", "upper_bound"))
+    low, high = (None if isinstance(bound, jax.core.Tracer) else bound for bound in bounds)
+    return low is None or high is None or bool(np.all(np.asarray(low) < np.asarray(high)))
 
 
 def _is_support(given: Any) -> bool:

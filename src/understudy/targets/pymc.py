@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Scalar
 
+from understudy.checks import first_line
 from understudy.core import Condition, IngredientError, Key, Site, Target
 from understudy.surroundings import with_own_settings
 
@@ -76,10 +77,9 @@ class PyMCTarget(Target):
                     self._traced(draws), var_names=names, random_seed=seed, progressbar=False
                 )
             except (KeyError, TypeError, ValueError, IndexError) as error:
-                first = (str(error).strip().splitlines() or [""])[0]
                 raise IngredientError(
-                    f"The PyMC model cannot predict at these values ({type(error).__name__}: {first}); "
-                    "give values of its pymc.Data that fit together."
+                    f"The PyMC model cannot predict at these values ({type(error).__name__}: "
+                    f"{first_line(error)}); give values of its pymc.Data that fit together."
                 ) from error
             finally:
                 if before:

@@ -115,9 +115,8 @@ def eight_gaussians(radius: float = 4.0, scale: float = 0.5) -> MixtureOfGaussia
         >>> z.shape, target.log_density(z[0]).shape
         ((5, 2), ())
     """
-    radius = positive("radius", radius)
-    angles = jnp.arange(8) * jnp.pi / 4
-    return MixtureOfGaussians(radius * jnp.stack([jnp.cos(angles), jnp.sin(angles)], -1), scale)
+    angles, away = jnp.arange(8) * jnp.pi / 4, positive("radius", radius)
+    return MixtureOfGaussians(away * jnp.stack([jnp.cos(angles), jnp.sin(angles)], -1), scale)
 
 
 def forty_gaussians(seed: int = 0, box: float = 40.0, scale: float = 1.0) -> MixtureOfGaussians:
@@ -131,8 +130,8 @@ def forty_gaussians(seed: int = 0, box: float = 40.0, scale: float = 1.0) -> Mix
         >>> z.shape, target.log_density(z[0]).shape
         ((5, 2), ())
     """
-    key, box = jax.random.key(checks.seed("seed", seed)), positive("box", box)
-    means = jax.random.uniform(key, (40, 2), minval=-box, maxval=box)
+    key, reach = jax.random.key(checks.seed("seed", seed)), positive("box", box)
+    means = jax.random.uniform(key, (40, 2), minval=-reach, maxval=reach)
     return MixtureOfGaussians(means, scale)
 
 

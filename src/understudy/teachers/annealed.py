@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from understudy.checks import count, fraction, instance, number, positive
+from understudy.checks import count, fraction, instance, number, optional, positive
 from understudy.core import (
     BoundLogDensity,
     Draws,
@@ -71,12 +71,10 @@ class Annealed(TeacherWrapper):
         self.space = self.teacher.space if mean is None else "continuous"
         self.deterministic = False
         self.rungs = count("rungs", rungs)
-        self.mean = None if mean is None else number("mean", mean)
+        self.mean = optional(number, "mean", mean)
         self.scale = positive("scale", scale)
         self.power = positive("power", power)
-        self.resample_below = (
-            None if resample_below is None else fraction("resample_below", resample_below)
-        )
+        self.resample_below = optional(fraction, "resample_below", resample_below)
 
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Anneal all particles from the base to the target."""

@@ -24,6 +24,9 @@ class Identity(FixedTeacher):
     deterministic = True
     moves = False
 
+    def __init__(self):
+        """Nothing to choose."""
+
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Return the draws as they are; the log density is not evaluated."""
         del key, log_density, proposal

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from understudy.checks import count, fraction, function, instance, number, positive, whole
+from understudy.checks import count, fraction, function, instance, number, optional, positive, whole
 from understudy.core import (
     BoundLogDensity,
     Draws,
@@ -93,12 +93,12 @@ class Kernel(Teacher):
         self.build = function("build", build)
         self.parameters = {name: _leaf(name, value) for name, value in parameters.items()}
         self.steps = count("steps", steps)
-        self.target_acceptance = _maybe(fraction, "target_acceptance", target_acceptance)
+        self.target_acceptance = optional(fraction, "target_acceptance", target_acceptance)
         self.rate = positive("rate", rate)
-        self.largest_step = _maybe(positive, "largest_step", largest_step)
-        self.jitter = _maybe(fraction, "jitter", jitter)
-        options = instance("options", Mapping, '{"a": 1}', {} if options is None else options)
-        self.options = tuple(sorted(options.items()))
+        self.largest_step = optional(positive, "largest_step", largest_step)
+        self.jitter = optional(fraction, "jitter", jitter)
+        fixed = instance("options", Mapping, '{"a": 1}', {} if options is None else options)
+        self.options = tuple(sorted(fixed.items()))
 
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Run T transitions of every chain."""
@@ -383,10 +383,6 @@ def adjusted_mclmc(
 def _finite(state: Any, log_density: BoundLogDensity) -> Bool[Array, ""]:
     value = state.logdensity if hasattr(state, "logdensity") else log_density(state.position)
     return jnp.isfinite(value) & jnp.isfinite(state.position).all()
-
-
-def _maybe(check: Callable, name: str, value: Setting) -> Any:
-    return None if value is None else check(name, value)
 
 
 def _leaf(name: str, value: Setting) -> Array:

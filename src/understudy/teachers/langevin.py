@@ -1,4 +1,4 @@
-"""Langevin dynamics without an accept test."""
+"""Langevin dynamics without an accept test; with one they are :func:`~understudy.teachers.mala`."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from understudy.checks import count, positive
+from understudy.checks import count, optional, positive
 from understudy.core import BoundLogDensity, Draws, Improved, Key, Proposal, numbered
 from understudy.teachers.common import FixedTeacher, finite_at
 
@@ -44,7 +44,7 @@ class Langevin(FixedTeacher):
     def __init__(self, step_size: Any = 0.1, steps: Any = 1, drift_bound: Any = None):
         self.step_size = positive("step_size", step_size)
         self.steps = count("steps", steps)
-        self.drift_bound = None if drift_bound is None else positive("drift_bound", drift_bound)
+        self.drift_bound = optional(positive, "drift_bound", drift_bound)
 
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Run T steps of every chain."""

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
-from understudy.checks import instance, shown, takes
+from understudy.checks import calling, instance, shown, takes
 from understudy.core import BoundLogDensity, Draws, Improved, IngredientError, Key, Proposal, Teacher
 from understudy.teachers.common import TeacherWrapper
 from understudy.teachers.kernels import Kernel
@@ -63,12 +63,13 @@ def _is_schedule(schedule: Any) -> bool:
 
 def _set(teacher: Teacher, schedules: tuple[tuple[str, Schedule], ...], updates: Array) -> Teacher:
     for name, schedule in schedules:
-        value, now = jnp.asarray(schedule(updates)), _setting(teacher, name)
+        now = _setting(teacher, name)
+        with calling(f"The schedule of {name} is a function of the number of updates to a number"):
+            value = jnp.broadcast_to(jnp.asarray(schedule(updates), float), jnp.shape(now))
         if not eqx.is_array(now):
             raise IngredientError(f"{name} is fixed when a teacher is made and cannot be scheduled.")
         value = jnp.round(value) if jnp.issubdtype(now.dtype, jnp.integer) else value
-        value = jnp.broadcast_to(value, now.shape).astype(now.dtype)
-        teacher = eqx.tree_at(lambda t, name=name: _setting(t, name), teacher, value)
+        teacher = eqx.tree_at(lambda t, name=name: _setting(t, name), teacher, value.astype(now.dtype))
     return teacher
 
 

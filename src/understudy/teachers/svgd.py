@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Scalar
 
-from understudy.checks import count, positive
+from understudy.checks import count, optional, positive
 from understudy.core import BoundLogDensity, Draws, Improved, Key, Proposal
 from understudy.numerics import squared_distances
 from understudy.teachers.common import FixedTeacher, finite_at
@@ -46,7 +46,7 @@ class SVGD(FixedTeacher):
     def __init__(self, step_size: Any = 0.1, steps: Any = 1, bandwidth: Any = None):
         self.step_size = positive("step_size", step_size)
         self.steps = count("steps", steps)
-        self.bandwidth = None if bandwidth is None else positive("bandwidth", bandwidth)
+        self.bandwidth = optional(positive, "bandwidth", bandwidth)
 
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:
         """Move all particles together; those that are not finite move nobody."""

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
-from understudy.checks import count, fraction, positive
+from understudy.checks import count, fraction, optional, positive
 from understudy.core import BoundLogDensity, Draws, Improved, Key, Proposal, Teacher, numbered
 from understudy.teachers.common import moved
 
@@ -79,9 +79,7 @@ class TemperedTransition(Teacher):
         self.hottest = fraction("hottest", hottest)
         self.step_size = positive("step_size", step_size)
         self.steps = count("steps", steps)
-        self.target_acceptance = (
-            None if target_acceptance is None else fraction("target_acceptance", target_acceptance)
-        )
+        self.target_acceptance = optional(fraction, "target_acceptance", target_acceptance)
         self.rate = positive("rate", rate)
 
     def improve(self, key: Key, log_density: BoundLogDensity, z: Draws, proposal: Proposal) -> Improved:

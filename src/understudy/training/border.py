@@ -78,11 +78,22 @@ def check_space(feedback: Feedback, student: Student, teacher: Teacher) -> None:
         )
 
 
-def check_run(updates: Any, chunk: Any, folder: Any, checkpoint_seconds: Any, callbacks: Any) -> None:
+def check_run(
+    updates: Any,
+    chunk: Any,
+    folder: Any,
+    resume: Any,
+    checkpoint_seconds: Any,
+    callbacks: Any,
+    progress: Any,
+) -> None:
     """How a training runs, and what it writes."""
     whole("updates", updates)
     whole("chunk", chunk)
     checks.folder(folder)
+    checks.flag("resume", resume)
+    if progress is not None:
+        checks.flag("progress", progress)
     if one_number("checkpoint_seconds", checkpoint_seconds) < 0:
         raise IngredientError(f"checkpoint_seconds is 0 or more; {checkpoint_seconds} came.")
     if not isinstance(callbacks, Sequence):
@@ -104,6 +115,14 @@ def check_ingredients(target: Any, teacher: Any, seed: Any, repeats: Any) -> Non
         whole("repeats", repeats)
 
 
+def check_outside(state: Any) -> None:
+    """What is trained is known in numbers, which within a program of JAX it is not."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(state)):
+        raise IngredientError(
+            "A training runs programs of its own; call it outside of jax.jit, jax.vmap and jax.grad."
+        )
+
+
 def made(student: Any, key: Key) -> Any:
     """The student, made with the key if it is a function of one."""
     if isinstance(student, Student) or not callable(student):
@@ -113,7 +132,8 @@ def made(student: Any, key: Key) -> Any:
             "student is a Student, or a function of a key that makes one, such as "
             f"lambda key: Implicit(key, 2); {shown(student)} takes other arguments."
         )
-    return student(key)
+    with checks.calling("student is a function of a key that makes a Student"):
+        return student(key)
 
 
 def check_student(target: Target, student: Any) -> None:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree, Scalar
 
+from understudy.checks import calling
 from understudy.core import (
     CONDITIONS,
     Condition,
@@ -92,7 +93,10 @@ class Classroom(eqx.Module):
         # Conditions are spread over devices; where there is but one, its draws are.
         proposed = proposed if x is not None else spread(proposed)
         start = proposed if chains is None else self._restart(other, proposed, chains)
-        improved = teacher.improve(improve, lambda z: target.log_density(z, x), start, bind(proposer, x))
+        with calling(f"The teacher {type(teacher).__name__} moves draws of size {start.shape[1]}"):
+            improved = teacher.improve(
+                improve, lambda z: target.log_density(z, x), start, bind(proposer, x)
+            )
         if self.pairing == "paired" and proposer is student:
             lesson = self._lesson_of(draw, noise, x, proposed, improved, improved.control)
             return lesson, start, improved

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from understudy.backend import backend, plain_algebra
 from understudy.batches import Conditions, Reader, Stream, Window, conditions_of, window
-from understudy.checks import drawn, fits, random_key, whole
+from understudy.checks import calling, drawn, fits, random_key, whole
 from understudy.core import Condition, Feedback, Key, Student, Target, Teacher, batch_size, numbered
 from understudy.devices import (
     Devices,
@@ -207,7 +207,7 @@ def train(
         >>> trained.sample(0, 5).shape
         (5, 2)
     """
-    border.check_run(updates, chunk, folder, checkpoint_seconds, callbacks)
+    border.check_run(updates, chunk, folder, resume, checkpoint_seconds, callbacks, progress)
     updates, chunk, mesh = int(updates), int(chunk), mesh_of(devices)
     bar = ProgressBar(updates, progress if is_first(mesh) else False)
     with enough_memory(), contextlib.closing(bar):
@@ -278,6 +278,7 @@ class Training:
         self.repeats = repeats
         self.mesh, self._split = mesh_of(devices), split
         self.state = _first_state(learner, self.conditions, target, student, teacher, seed, repeats)
+        border.check_outside(self.state)
         self.compile_seconds = 0.0
         self._compiled: Any = None
 
@@ -300,7 +301,7 @@ class Training:
                 return eqx.filter(state, eqx.is_array), info
 
             def lowered():
-                with self._on_mesh() as placed:
+                with self._on_mesh() as placed, calling("Student, teacher and feedback make one update"):
                     return jax.jit(run, **placed).lower(fixed, arrays, np.asarray(1, _COUNT))
 
             program = lowered()

@@ -80,7 +80,9 @@ class Recorder:
 
     def locked(self) -> contextlib.AbstractContextManager:
         """Hold the folder, so that no process of another run writes into it."""
-        return files.locked(self.folder) if self.writes else contextlib.nullcontext()
+        if self.folder is None or not self.first:
+            return contextlib.nullcontext()
+        return files.locked(self.folder)
 
     def start(self, choices: Any, state: State, resume: bool) -> State:
         """Where training starts: the given state, or the newest checkpoint of the same run.

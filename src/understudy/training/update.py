@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
-from understudy.checks import whole
+from understudy.checks import calling, flag, whole
 from understudy.core import (
     Condition,
     Divergence,
@@ -30,6 +30,8 @@ from understudy.core import (
 )
 from understudy.training import border
 from understudy.training.lesson import Classroom, Movement, over_conditions
+
+_OPTIMISER = "An optimiser from optax makes steps of gradients, (gradients, state, parameters), alone"
 
 
 class State(eqx.Module):
@@ -101,25 +103,7 @@ class Losses(NamedTuple):
 
 
 class Learner(eqx.Module):
-    """The choices of one training.
-
-    Args:
-        feedback: how the student learns from a lesson.
-        particles: draws per condition, K in the paper.
-        optimiser: for the student's parameters, Adam at 0.001 by default.
-        critic_optimiser: for the critic's, Adam at 0.001 with b1 = 0.5 by default.
-        model_optimiser: for the target's parameters theta; None leaves the target as it is.
-        model_every: updates of student and critic per update of theta (stochastic EM).
-        average: decay of an averaged copy of the student's weights, 0.999 say; None keeps none.
-        proposer: who starts the chains, the "student" or its "average" (a target network, as in
-            deep Q-learning).
-        pairing: "paired" compares the improved draws with those they came from; "fresh" compares
-            them with new draws of the student (appendix D of the paper).
-        refresh: share of the chains that start at the student's draws; the others go on from where
-            the last update left them (persistent chains). 1 restarts all.
-        replay: past lessons kept; each update learns from one of them drawn at random. 0 keeps none.
-        guard: whether what is not finite is left out: chains of the lesson, gradients of the update.
-    """
+    """The choices of one training; the arguments are those of :func:`understudy.train`."""
 
     feedback: Feedback
     classroom: Classroom
@@ -152,7 +136,7 @@ class Learner(eqx.Module):
         border.check_choices(feedback, optimiser, critic_optimiser, model_optimiser, average, refresh)
         border.check_words(proposer, pairing, average)
         self.feedback = feedback
-        self.guard = bool(guard)
+        self.guard = flag("guard", guard)
         self.classroom = Classroom(
             jnp.asarray(refresh, float),
             whole("particles", particles),
@@ -177,13 +161,16 @@ class Learner(eqx.Module):
         key, critic_key, lesson_key = jax.random.split(key, 3)
         critic = None
         if isinstance(self.feedback, Divergence):
-            critic = self.feedback.init(critic_key, student.dim, jax.tree.map(lambda leaf: leaf[0], x))
-        memory = {
-            "student": self.optimiser.init(partition(student)[0]),
-            "critic": self.critic_optimiser.init(partition(critic)[0]),
-        }
-        if self.model_optimiser is not None:
-            memory["model"] = self.model_optimiser.init(partition(target)[0])
+            with calling(f"The feedback {type(self.feedback).__name__} makes a critic of draws"):
+                one = jax.tree.map(lambda leaf: leaf[0], x)
+                critic = self.feedback.init(critic_key, student.dim, one)
+        with calling(_OPTIMISER):
+            memory = {
+                "student": self.optimiser.init(partition(student)[0]),
+                "critic": self.critic_optimiser.init(partition(critic)[0]),
+            }
+            if self.model_optimiser is not None:
+                memory["model"] = self.model_optimiser.init(partition(target)[0])
         average = None if self.average is None else student
         step = jnp.zeros((), int)
         state = State(key, step, target, student, average, teacher, critic, None, None, memory)
@@ -358,6 +345,12 @@ def descend(
     return _step(optimiser, module, memory, *_value_and_gradient(loss, module), guard)
 
 
+def paced(state: State, rate: float) -> State:
+    """The state with another rate of learning, for an optimiser of ``optax.inject_hyperparams``."""
+    where = lambda s: s.memory["student"].hyperparams["learning_rate"]  # noqa: E731
+    return eqx.tree_at(where, state, jnp.asarray(rate, jnp.float32))
+
+
 def _value_and_gradient(loss: Callable[[PyTree], Scalar], module: PyTree) -> tuple[Scalar, PyTree]:
     parameters, rest = partition(module)
     return jax.value_and_grad(lambda p: loss(eqx.combine(p, rest)))(parameters)
@@ -372,9 +365,10 @@ def _step(
     guard: bool,
 ) -> tuple[PyTree, PyTree, Scalar, Bool[Array, ""]]:
     parameters, rest = partition(module)
-    updates, new_memory = optimiser.update(gradient, memory, parameters)
+    with calling(_OPTIMISER):
+        updates, new_memory = optimiser.update(gradient, memory, parameters)
+        new = optax.apply_updates(parameters, updates)
     fine = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradient, squared=True))
-    new = optax.apply_updates(parameters, updates)
     if guard:
         new, new_memory = _choose(fine, (new, new_memory), (parameters, memory))
     return eqx.combine(new, rest), new_memory, value, fine

@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from understudy.checks import (
     calling,
+    concrete_key,
     drawn,
     fits,
     function,
     instance,
     one_fraction,
-    random_key,
     shown,
     whole,
 )
@@ -23,8 +23,8 @@ from understudy.evaluation.trust.findings import Effects, Finding
 from understudy.evaluation.trust.gap import legendre
 from understudy.programs import jit_of_few
 
-_TOLERANCE = 0.1
-_BINS = 20
+TOLERANCE = 0.1
+BINS = 20
 _TOGETHER = 64  # simulations
 
 Simulate = Callable[[Key], tuple[Array, Condition]]
@@ -72,7 +72,7 @@ def calibration(
         raise IngredientError(
             f"names is a list of the names of {student.dim} coordinates; {shown(names)} came."
         )
-    ranks = np.asarray(_ranks(random_key(key), simulate, student, simulations, draws))
+    ranks = np.asarray(_ranks(concrete_key(key), simulate, student, simulations, draws))
     return calibration_of(ranks, draws, level, names)
 
 
@@ -86,15 +86,20 @@ def check_simulate(simulate: Simulate, dim: int) -> None:
         raise IngredientError(f"{what} with z of shape {(dim,)}; one of shape {shape} came.")
 
 
+def shapes_of(ranks: Shaped[np.ndarray, "m d"], draws: int) -> tuple[Float[np.ndarray, "m d"], Effects]:
+    """Ranks among so many draws as shares, ties broken at random, and how far they are from uniform."""
+    shares = (ranks + np.random.default_rng(0).uniform(size=ranks.shape)) / (draws + 1)
+    size = legendre(shares).mean(1).ravel()
+    return shares, Effects(size, np.full_like(size, len(ranks) ** -0.5), np.full_like(size, TOLERANCE))
+
+
 def calibration_of(
     ranks: Int[np.ndarray, "m d"], draws: int, level: float, names: Sequence[str] | None = None
 ) -> Finding:
     """The finding of ranks of true values among so many draws each, one row a simulation."""
     simulations = len(ranks)
-    jittered = (ranks + np.random.default_rng(0).uniform(size=ranks.shape)) / (draws + 1)
-    parts = legendre(jittered)
-    size = parts.mean(1).ravel()
-    effects = Effects(size, np.full_like(size, simulations**-0.5), np.full_like(size, _TOLERANCE))
+    jittered, effects = shapes_of(ranks, draws)
+    size = effects.size
     verdict, worst = effects.verdict(level), effects.worst
     d = ranks.shape[1]
     shape, column = divmod(worst, d)
@@ -106,7 +111,7 @@ def calibration_of(
         "warn": f"the student's draws of {name} are {said}, by {shown:.2f} sd, which is little",
         "fail": f"the student's draws of {name} are {said}, by {shown:.2f} sd; train longer",
     }[verdict]
-    edges = np.linspace(0, 1, _BINS + 1)
+    edges = np.linspace(0, 1, BINS + 1)
     counts = np.stack([np.histogram(column, edges)[0] for column in jittered.T])
     return Finding("calibration", verdict, shown, words, {"edges": edges, "counts": counts})
 

@@ -10,15 +10,16 @@ import numpy as np
 
 from understudy.backend import backend
 from understudy.checks import (
+    concrete_key,
     fits,
     instance,
     one_fraction,
-    random_key,
     same_size,
     several,
     whole,
 )
-from understudy.core import Condition, HasSites, Key, Student, Target, Teacher
+from understudy.core import Condition, Key, Student, Target, Teacher
+from understudy.display import coordinate_names
 from understudy.evaluation.trust.calibration import Simulate, calibration, check_simulate
 from understudy.evaluation.trust.classifier import classifier
 from understudy.evaluation.trust.climbs import STEPS
@@ -31,15 +32,12 @@ from understudy.evaluation.trust.moves import (
     PILOTS,
     Claim,
     Moved,
-    default_teacher,
     moved,
     propose,
 )
 from understudy.evaluation.trust.scales import scale_check
 from understudy.evaluation.trust.seeds import disagreement
 from understudy.evaluation.trust.weights import importance
-
-__all__ = ["Finding", "Trust", "calibration", "check", "default_teacher"]
 
 _STUCK = 0.05
 
@@ -97,8 +95,8 @@ def check(
     wanted = fits("draws", whole("draws", draws, least=BLOCK), target.dim)
     n = -(-wanted // BLOCK) * BLOCK
     level = one_fraction("level", level)
-    keys = _five_keys(random_key(key))
-    names = names_of(target)
+    keys = _five_keys(concrete_key(key))
+    names = coordinate_names(target)
     found = _tests(
         keys,
         Claim(target, student, x),
@@ -152,15 +150,6 @@ def _judged(draws: Moved, gap: Finding) -> Finding:
         verdict = "fail" if draws.lost > 0.01 or gap.verdict == "fail" else "warn"
         return Finding("teacher gap", verdict, gap.figure, words, gap.pictures)
     return gap
-
-
-def names_of(target: Target) -> list[str]:
-    """Names of the coordinates, from its sites where it has any."""
-    names: list[str] = []
-    for site in target.sites if isinstance(target, HasSites) else ():
-        indices = list(np.ndindex(*site.shape))
-        names += [f"{site.name}{list(i)}" if i else site.name for i in indices]
-    return names if len(names) == target.dim else [f"z[{i}]" for i in range(target.dim)]
 
 
 def _five_keys(key: Key) -> list[Key]:

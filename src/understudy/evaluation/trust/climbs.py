@@ -37,7 +37,7 @@ class Slope(NamedTuple):
         def climbed(points):
             return _climb(self.target, self.x, self.mean, self.factor, points, jnp.array(steps))
 
-        found = in_blocks(climbed, u, BLOCK)
+        found = in_blocks(climbed, u, block=BLOCK)
         return jax.tree.map(lambda values: values.astype(float), found)
 
     def curvature(self, u: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d d"]:

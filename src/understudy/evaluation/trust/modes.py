@@ -157,6 +157,11 @@ def _agreement(mass: np.ndarray, share: np.ndarray, error: np.ndarray) -> str:
     if unsure:
         return f"{len(mass)} peaks; the mass of {unsure} of them could not be measured"
     within = f"within {max(100 * far, 1):.0f} % of all draws"
+    if far > SEEN:
+        return (
+            f"{len(mass)} peaks; their masses and their shares of the draws differ by up to "
+            f"{100 * far:.0f} % of all draws, which the errors of the masses explain"
+        )
     return f"{len(mass)} peaks, each with its share of the draws, {within}"
 
 

@@ -149,7 +149,9 @@ def move(
 
 def densities(claim: Claim, z: Float[np.ndarray, "n d"], rows: int) -> Densities:
     """Log densities at any number of points, by the program compiled for ``rows`` points."""
-    found = in_blocks(lambda part: log_densities(claim.target, claim.student, part, claim.x), z, rows)
+    found = in_blocks(
+        lambda part: log_densities(claim.target, claim.student, part, claim.x), z, block=rows
+    )
     return jax.tree.map(lambda values: values.astype(float), found)
 
 
