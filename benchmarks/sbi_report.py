@@ -112,8 +112,8 @@ def _numbers(*names: str, form: str = ",.0f") -> Callable[[Row], str]:
     """Numbers side by side; none that a model has not, or that an earlier row did not measure."""
 
     def show(row: Row) -> str:
-        found = [row.get(name, np.nan) for name in names]
-        return "" if np.isnan(found).any() else ", ".join(f"{number:{form}}" for number in found)
+        found = [row.get(name) for name in names]
+        return "" if None in found else ", ".join(f"{number:{form}}" for number in found)
 
     return show
 
