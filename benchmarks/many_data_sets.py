@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.suite.case import flatten
 from benchmarks.suite.reference import chains_quality
 from experiments.__main__ import publish
+from experiments.options import check_settings, option, run_with_settings
 from experiments.rows import provenance
 from understudy import files
 from understudy.amortising import Amortised, Samples, Updates, amortise
@@ -35,7 +36,6 @@ from understudy.amortising.learning import Simulated, simulate
 from understudy.amortising.models import simulator_of
 from understudy.amortising.observations import DataSet
 from understudy.cli.main import guarded
-from understudy.cli.settings import check_settings, option, run_with_settings
 from understudy.core import IngredientError, Target
 
 ROWS = "many_data_sets.jsonl"

@@ -19,7 +19,11 @@ FAMILIES = (
     "wrong and trusted",
     "median s",
 )
-EACH = ("posterior", "d", "held out", "trusted", "own draws", "by default", "W1, own", "gradients", "s")
+EACH = (
+    *("posterior", "d", "held out", "trusted", "own draws", "by default", "W1, own", "gradients"),
+    *("s", "processor s"),
+)
+LEAVE_ONE_OUT = ("figure", "fit", "NUTS")
 
 
 def rows_of(results: Path) -> list[Row]:
@@ -69,11 +73,22 @@ def _line(row: Row) -> tuple[str, ...]:
     held = "yes" if row["held_out"] else ""
     if row["refused"] is not None or row["improper"]:
         verdict = "called improper" if row["refused"] else "not called improper"
-        return (row["name"], str(row["dim"]), held, verdict, "", "", "", "", f"{row['fit_seconds']:.0f}")
+        return (row["name"], str(row["dim"]), held, verdict, *[""] * 4, f"{row['fit_seconds']:.0f}", "")
     right = ["right" if row[which]["right"] else "wrong" for which in ("own", "given")]
     trusted = "yes" if row["trusted"] else "no"
-    figures = (f"{row['own']['w1']:.3f}", f"{row['gradients']:,}", f"{row['fit_seconds']:.0f}")
-    return (row["name"], str(row["dim"]), held, trusted, *right, *figures)
+    figures = (f"{row['own']['w1']:.3f}", f"{row['gradients']:,}")
+    seconds = (f"{row[name]:.0f}" for name in ("fit_seconds", "processor_seconds"))
+    return (row["name"], str(row["dim"]), held, trusted, *right, *figures, *seconds)
+
+
+def leave_one_out(results: Path) -> list[tuple[str, ...]]:
+    """LOO of eight schools with draws of a fit and of NUTS, medians over seeds of the draws."""
+    (row,) = files.read_rows(results / "leave_one_out.jsonl")
+    pairs = (("largest Pareto k", "k", ".2f"), ("expected log predictive density", "elpd", ".1f"))
+    return [
+        (what, *(f"{row[f'{of}_{name}']:{form}}" for of in ("fit", "nuts")))
+        for what, name, form in pairs
+    ]
 
 
 def _right_and_trusted(row: Row) -> bool:

@@ -35,10 +35,10 @@ from benchmarks.suite.case import Case, Sites
 from benchmarks.suite.models import CASES
 from benchmarks.suite.reference import KEEP, Sampler, chains_quality, compare
 from experiments.__main__ import publish
+from experiments.options import check_settings, option, run_with_settings
 from experiments.rows import provenance
 from understudy import files
 from understudy.cli.main import guarded
-from understudy.cli.settings import check_settings, option, run_with_settings
 from understudy.core import IngredientError
 from understudy.fitting import fit
 from understudy.surroundings import double_precision, in_double

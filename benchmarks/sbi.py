@@ -28,11 +28,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import understudy
 from benchmarks.sbi_tasks import TASKS, folder, parameters, reference, simulator
+from experiments.options import check_settings, option, run_with_settings
 from experiments.rows import commit, provenance
 from understudy import files
 from understudy.amortising import Updates, amortise
 from understudy.cli.main import guarded
-from understudy.cli.settings import check_settings, option, run_with_settings
 from understudy.core import IngredientError
 
 ROWS = "sbi.jsonl"

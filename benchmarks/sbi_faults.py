@@ -21,12 +21,12 @@ import numpyro.distributions as dist
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from experiments.__main__ import publish
+from experiments.options import check_settings, option, run_with_settings
 from experiments.rows import provenance
 from understudy import files
 from understudy.amortising import PriorSimulator
 from understudy.amortising.judging import judge
 from understudy.cli.main import guarded
-from understudy.cli.settings import check_settings, option, run_with_settings
 from understudy.core import ExplicitStudent
 
 ROWS = "faults.jsonl"

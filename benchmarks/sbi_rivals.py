@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.sbi import DRAWS, ROWS, judge, keep, named, summary
 from benchmarks.sbi_tasks import TASKS, folder, parameters, reference, simulator
+from experiments.options import check_settings, option, run_with_settings
 from experiments.rows import provenance
 from understudy import files
 from understudy.amortising.learning import simulate
 from understudy.cli.main import guarded
-from understudy.cli.settings import check_settings, option, run_with_settings
 
 SIMULATIONS, BATCH, EPOCH = 100_000, 256, 200
 STEPS = ("draw", "judge")

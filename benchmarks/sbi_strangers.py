@@ -25,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.suite.case import flatten
 from benchmarks.suite.reference import chains_quality
+from experiments.options import check_settings, option, run_with_settings
 from experiments.rows import provenance
 from understudy import files
 from understudy.amortising import Amortised, PriorSimulator, Updates, amortise
 from understudy.cli.main import guarded
-from understudy.cli.settings import check_settings, option, run_with_settings
 from understudy.core import IngredientError
 
 ROWS = "strangers.jsonl"

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.options import run_with_settings
 from understudy.cli.main import guarded, load
 from understudy.cli.parsing import Parser, UsageError, name_table, unknown_word
-from understudy.cli.settings import run_with_settings
 
 EXPERIMENTS = {
     "mixture": "Two Gaussians, short chains: section 5.1.",

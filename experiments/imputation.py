@@ -21,11 +21,11 @@ from matplotlib.figure import Figure
 
 from experiments.mnist import METHODS, row_name
 from experiments.mnist.course import load_trained
+from experiments.options import check_settings, option
 from experiments.rows import mean_and_error, provenance, write_rows
 from experiments.settings import listed
 from understudy import data, files
 from understudy.batches import binarise
-from understudy.cli.settings import check_settings, option
 from understudy.core import Student
 from understudy.evaluation import annealed_evidence, gaussian_base
 from understudy.report import write_picture

@@ -267,6 +267,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "trust_summary": trust_summary,
     "hardening": hardening_table,
     "posteriors": lambda results: table(posteriors.EACH, posteriors.each(results)),
+    "leave_one_out": lambda results: table(posteriors.LEAVE_ONE_OUT, posteriors.leave_one_out(results)),
     "posteriors_families": lambda results: table(posteriors.FAMILIES, posteriors.families(results)),
     "posteriors_goals": lambda results: table(posteriors.GOALS, posteriors.goals(results)),
     "sbi": lambda results: table(sbi.C2ST, sbi.accuracies(results)),

@@ -10,17 +10,18 @@ import pytest
 
 OURS = {"IngredientError", "CannotMoveError", "StoreError"}
 # A path or an address is a word, and a target may be given any condition that it does not look at.
-WORDS = ("executor_of(workers=a word)",)
+WORDS = ("executor_of(workers=a word)", "fit(folder=a word)", "train(folder=a word)")
 
 
 @pytest.fixture(scope="module")
-def answers():
+def answers(tmp_path_factory):
+    places = [str(Path(__file__).parent.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     run = subprocess.run(
         [sys.executable, "-m", "tests.argument_cases"],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parent.parent,
-        env=dict(os.environ),
+        cwd=tmp_path_factory.mktemp("word"),
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))},
     )
     assert run.returncode == 0, run.stderr[-2000:]
     return json.loads(run.stdout)

@@ -288,5 +288,5 @@ CASES = {
     **{f"training by {name}": case for name, case in INGREDIENTS.items()},
     **{f"{name} inside jax.jit": case for name, case in inside_a_program().items()},
     **disks(),
-    **pages(),
+    **{f"a report of {name}": case for name, case in pages().items()},
 }

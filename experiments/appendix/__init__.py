@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from experiments.appendix import contrastive, lemma, networks, pairing, rates, samplers, stabilisers
 from experiments.appendix.sizes import Sizes
+from experiments.options import check_settings, option
 from experiments.rows import provenance, write_rows
 from experiments.settings import fill_preset, listed
 from understudy import files
-from understudy.cli.settings import check_settings, option
 
 PARTS: dict[str, Callable[[Sizes], list[dict[str, Any]]]] = {
     "lemma": lemma.rows,

@@ -27,10 +27,10 @@ from experiments.bnn.report import (
     goals,
     summaries,
 )
+from experiments.options import check_settings, option
 from experiments.rows import provenance
 from experiments.settings import fill_preset, listed
 from understudy import data, files
-from understudy.cli.settings import check_settings, option
 from understudy.jobs import Job, executor_of, run_jobs
 from understudy.report import describe_run, write_picture, write_report
 

@@ -18,10 +18,10 @@ from jaxtyping import Array, Float, Scalar
 
 from experiments.mixture.figure import EDGES, mixture_figure
 from experiments.mixture.rows import DISTANCES, LENGTHS, PAPER_STUDENTS, Row, all_rows, chain_name
+from experiments.options import check_settings, option
 from experiments.rows import provenance, write_rows
 from experiments.settings import fill_preset, listed
 from understudy import files
-from understudy.cli.settings import check_settings, option
 from understudy.core import Condition, Key, Student
 from understudy.evaluation import kernel_stein_discrepancy, mode_report, wasserstein_1
 from understudy.report import describe_run, write_picture, write_report

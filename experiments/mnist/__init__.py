@@ -19,10 +19,10 @@ from experiments.mnist import live
 from experiments.mnist.course import Plan, Trained, stage_folders, train_method, train_proposal
 from experiments.mnist.measures import Sizes, measure
 from experiments.mnist.methods import METHODS, QUICK
+from experiments.options import check_settings, option
 from experiments.rows import provenance, write_rows
 from experiments.settings import fill_preset, listed
 from understudy import data, files
-from understudy.cli.settings import check_settings, option
 from understudy.core import IngredientError
 from understudy.report import describe_run, training_curves, write_picture, write_report
 

@@ -17,10 +17,10 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
+from experiments.options import check_settings, option
 from experiments.rows import provenance, write_rows
 from experiments.settings import fill_preset
 from experiments.toys.figure import toys_figure
-from understudy.cli.settings import check_settings, option
 from understudy.core import Feedback, Key, Student, Target, Teacher
 from understudy.evaluation import maximum_mean_discrepancy, mode_report, sliced_wasserstein
 from understudy.feedbacks import EnergyDistance, InclusiveKL

@@ -12,11 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from understudy.checks import calling, flag, is_numeric, number, shown, takes, whole
+from understudy.checks import calling, flag, is_numeric, native, number, shown, takes, whole
 from understudy.core import Condition, Indexed, IngredientError, Key
 
 Conditions = Callable[[Key], Condition]
 """Gives a batch of conditions for a key."""
+
+
+def _on_device(data: Any) -> PyTree:
+    """NumPy's arrays of numbers as JAX's; what else there is stays, to be refused."""
+    move = lambda leaf: jnp.asarray(native(leaf)) if is_numeric(leaf) else leaf  # noqa: E731
+    return jax.tree.map(move, data)
 
 
 class NoConditions(eqx.Module):
@@ -43,7 +49,7 @@ class Minibatches(eqx.Module):
         (10,)
     """
 
-    data: PyTree
+    data: PyTree = eqx.field(converter=_on_device)
     size: int = eqx.field(static=True)
     together: bool = eqx.field(static=True, default=False)
 
@@ -195,8 +201,8 @@ class Stream:
         used = position if callable(self.batches) else 0
         while True:
             before = used
-            batches: Any = self.batches(used) if callable(self.batches) else self.batches
             with calling("The batches of a stream are gone through one after the other"):
+                batches: Any = self.batches(used) if callable(self.batches) else self.batches
                 for batch in batches:
                     used += 1
                     if used > position or callable(self.batches):
@@ -331,7 +337,7 @@ def _check_rows(leaves: Sequence[Any]) -> None:
 def _arrays(data: Any) -> tuple[PyTree, bool]:
     """Arrays of a data set, and whether all their numbers are finite."""
     try:
-        arrays = jax.tree.map(jnp.asarray, data)
+        arrays = jax.tree.map(lambda leaf: jnp.asarray(native(leaf)), data)
         return arrays, all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(arrays))
     except Exception as error:
         raise IngredientError(

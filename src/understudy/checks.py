@@ -229,6 +229,12 @@ def folder(value: Any) -> Path | None:
     return None if value is None else Path(value)
 
 
+def native(value: Any) -> Any:
+    """The same in the machine's own order of bytes, which is the only one that JAX takes."""
+    foreign = isinstance(value, np.ndarray) and not value.dtype.isnative
+    return value.astype(value.dtype.newbyteorder("=")) if foreign else value
+
+
 def is_numeric(value: Any) -> bool:
     """Whether a value is an array of numbers, or of True and False, that is still there."""
     gone = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer) and value.is_deleted()

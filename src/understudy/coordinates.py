@@ -388,7 +388,7 @@ def fit_margins(
         raw: the columns.
         effective: about how many independent draws tell; few of them tell no skewness and no tails.
     """
-    normal = np.linspace(-1, 1, 25) * ndtri(1 - max(4 / len(raw), 0.002))
+    normal = np.linspace(-1, 1, 25) * ndtri(1 - np.clip(4 / len(raw), 0.002, 0.25))
     quantiles = np.quantile(raw, ndtr(normal), axis=0).T
     shape, heavy = np.zeros((2, raw.shape[1])), np.zeros(raw.shape[1])
     if effective > _FEW:

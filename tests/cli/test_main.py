@@ -13,9 +13,9 @@ from typing import Literal
 
 import pytest
 
+from experiments.options import check_settings, option, run_with_settings
 from understudy import cli
 from understudy.cli.parsing import UsageError
-from understudy.cli.settings import check_settings, option, run_with_settings
 from understudy.core import CannotMoveError, IngredientError
 from understudy.files import StoreError
 

@@ -137,7 +137,7 @@ def test_images_that_cannot_be_read_are_named_in_one_sentence(tmp_path):
         "empty": "no picture", "sizes": "one size", "deep": "8 bits", "torn": "as a picture",
         "pickle.npy": "arrays of numbers", "flat.npy": "one image or row", "words.npy": "hold numbers",
         "hole.npy": "finite", "two.npz": "holds a, b", "torn.npz": "cannot be read",
-        "torn.npy": "cannot be read", "text.csv": "none of them", "missing.npy": "does not exist",
+        "torn.npy": "cannot be read", "text.csv": "none of them", "missing.npy": "No such file",
     }.items():  # fmt: skip
         with pytest.raises(IngredientError, match=expected) as found:
             data.read_images(tmp_path / name)

@@ -11,7 +11,7 @@ import pytest
 
 from experiments import __main__ as command
 from experiments import settings as shared
-from understudy.cli.settings import check_settings, option
+from experiments.options import check_settings, option
 from understudy.core import CannotMoveError, IngredientError
 
 

@@ -141,7 +141,7 @@ def test_folders_without_a_run_are_refused(tmp_path):
         ("report.json", '{"figures": {"a": 1}}', "figures is a list of entries with name"),
         ("report.json", '{"figures": [{"name": "a"}]}', "figures is a list of entries with name"),
         ("report.json", '{"pictures": ["a.png"]}', "pictures is a list of entries with file"),
-        ("report.json", '{"pictures": [{"file": "none.png"}]}', "none.png cannot be read"),
+        ("report.json", '{"pictures": [{"file": "none.png"}]}', "none.png does not exist"),
         ("report.json", '{"pictures": [{"file": "../x.png"}]}', "outside its run"),
         ("report.json", '{"pictures": [{"file": "report.json"}]}', "not a PNG"),
         ("report.json", "[" * 100_000, "cannot be read as JSON"),

@@ -193,10 +193,10 @@ def test_theta_learns_the_bound():
         (lambda: LatentVariableModel(Linear(WEIGHT), 2, "gaussian", -1.0), "positive"),
         (lambda: linear().log_density(jnp.zeros(2), jnp.zeros(4)), "shape"),
         (lambda: linear().impute(KEY, Exact(0.5), jnp.zeros(3), jnp.zeros(2, bool)), "shape"),
-        (lambda: OfObserved("model"), "LatentVariableModel"),
         (lambda: Binarised(np.array([[2.0, 3.0]])), "0 to 1"),
         (lambda: Binarised(np.array([[-1, 3]])), "0 to 255"),
-        (lambda: Binarised(np.zeros((3, 0))), "one by one"),
+        (lambda: Binarised(np.zeros((3, 0))), "pixels is made of finite numbers"),
+        (lambda: Binarised(np.zeros(3)), "one by one"),
     ],
 )
 def test_bad_input_gets_a_sentence(make, words):

@@ -114,6 +114,12 @@ def discrete(y):
     numpyro.sample("y", dist.Normal(k, 1), obs=y)
 
 
+def counts(y):
+    n = numpyro.sample("n", dist.Poisson(3))
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(mu, 1 + n), obs=y)
+
+
 def never_finite(y):
     mu = numpyro.sample("mu", dist.Normal(0, 1))
     numpyro.sample("y", dist.Normal(mu, 1), obs=y / 0 * 0)
@@ -144,7 +150,8 @@ def crossed(y):
     ("model", "words"),
     [
         (no_latent, "no latent variable"),
-        (discrete, "'k' is discrete"),
+        (discrete, "'k' is discrete, as all latents"),
+        (counts, "'n' is discrete, with values without end"),
         (never_finite, "not finite.*'y'"),
         (subsampled, "numpyro.handlers.scale"),
         (point_mass, "numpyro.deterministic"),

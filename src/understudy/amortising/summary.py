@@ -34,8 +34,8 @@ def explained(result: Any) -> Explained:
 
 
 def _verdict(result: Any) -> str:
-    learnt = [f"{stage.name}: {stage.note}" for stage in result.stages[1:]] or ["nothing was learnt"]
-    words = f"Not tested yet; {learnt[-1]}."
+    learnt = [stage.note for stage in result.stages[1:]] or ["nothing was learnt"]
+    words = f"Not tested yet, which check() does. The last round: {learnt[-1]}."
     if result.simulator.likelihood:
         return words
     return f"{words} There is no likelihood: weights, chains and a verdict for a data set cannot be had."

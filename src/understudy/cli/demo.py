@@ -6,7 +6,6 @@ The teacher is a tempered transition, which changes mode, and then a few MALA st
 a NumPyro model, is fitted without settings and held beside NUTS.
 """
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,17 +22,20 @@ import optax
 from jaxtyping import Array, Float
 
 from understudy import files
-from understudy.cli import schools
-from understudy.cli.settings import check_settings, option, run_with_settings
+from understudy.checks import whole
+from understudy.cli import runs, schools
+from understudy.cli.parsing import Parser, path_word, whole_between
 from understudy.core import Key, Proposal, Student, Teacher
 from understudy.evaluation import kernel_stein_discrepancy, mode_report, wasserstein_1
 from understudy.feedbacks import EnergyDistance
-from understudy.progress import Progress
+from understudy.progress import Progress, working
 from understudy.report import describe_run, student_against_density, write_picture, write_report
 from understudy.students import Gated
 from understudy.targets import two_gaussians
 from understudy.teachers import Compose, TemperedTransition, mala
 from understudy.training import Interrupted, Trained, train
+
+_EXAMPLE = "example:\n  understudy demo --seed 1"
 
 TARGET = two_gaussians()
 CHAINS, BLOCK, BLOCKS, PIECES = 128, 200, 50, 10
@@ -41,21 +43,52 @@ CHAINS, BLOCK, BLOCKS, PIECES = 128, 200, 50, 10
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the demo."""
+    """Settings of the demo.
 
-    seed: int = option(0, "seed of everything random", least=0, most=2**31 - 1)
-    updates: int = option(5000, "updates of the student", least=1, most=10**7)
-    draws: int = option(
-        1_000_000, "draws that are timed; a tenth is compared with exact ones", least=10_000, most=10**9
-    )
+    Attributes:
+        seed: of everything random.
+        updates: of the student.
+        draws: that are timed; a tenth is compared with exact ones.
+    """
+
+    seed: int = 0
+    updates: int = 5000
+    draws: int = 1_000_000
 
     def __post_init__(self):
-        check_settings(self)
+        for name, (least, most) in LIMITS.items():
+            whole(name, getattr(self, name), least, most)
+
+
+LIMITS = {"seed": (0, 2**31 - 1), "updates": (1, 10**7), "draws": (10_000, 10**9)}
 
 
 def command(words: Sequence[str]) -> None:
     """Teach a sampler two modes, fit a model beside NUTS, and look at both: a minute."""
-    run_with_settings("understudy demo", sys.modules[__name__], words, Path("runs", "demo"))
+    given = _parser().read(words)
+    settings = Settings(given.seed, given.updates, given.draws)
+    runs.make_writable(given.out)
+    progress = False if given.quiet else None
+    with working("understudy demo", progress):
+        figures = run(settings, given.out, progress=progress)
+    files.last_line(figures)
+
+
+def _parser() -> Parser:
+    parser = Parser("understudy demo", (__doc__ or "").strip(), _EXAMPLE)
+    add = parser.add_argument
+    helps = {
+        "seed": "of everything random",
+        "updates": "of the student",
+        "draws": "that are timed; a tenth is compared with exact ones",
+    }
+    for name, limits in LIMITS.items():
+        number = {"type": whole_between(*limits), "default": getattr(Settings, name), "metavar": "N"}
+        add(f"--{name}", **number, help=f"{helps[name]} (default: %(default)s)")
+    place = {"default": Path("runs", "demo"), "help": "where to write (default: %(default)s)"}
+    add("--out", type=path_word, metavar="FOLDER", **place)
+    add("--quiet", action="store_true", help="print the last line of figures alone")
+    return parser
 
 
 def run(settings: Settings, out: Path, progress: bool | None = None) -> dict[str, Any]:

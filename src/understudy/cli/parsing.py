@@ -106,11 +106,6 @@ def path_word(text: str) -> Path:
     return Path(text)
 
 
-def summary(function: Callable) -> str:
-    """The first line of a docstring."""
-    return (function.__doc__ or "").strip().splitlines()[0]
-
-
 def name_table(title: str, rows: Mapping[str, str]) -> str:
     """Names and what they mean, one a line below a title."""
     width = max(map(len, rows))

@@ -26,15 +26,16 @@ from understudy.devices import Devices, agreed, is_first, mesh_of
 from understudy.fitting import region
 from understudy.fitting.budget import Budget, Gradients
 from understudy.fitting.chains import Chains
-from understudy.fitting.ends import check_ends
+from understudy.fitting.discrete import ADVICE, check_steps
 from understudy.fitting.evaluations import Evaluations
+from understudy.fitting.improper import check_ends
 from understudy.fitting.improve import improve, prolong, spread
 from understudy.fitting.judge import boundless, imprecise, judge
 from understudy.fitting.keeping import Kept
 from understudy.fitting.learning import Candidate, Learning
+from understudy.fitting.profiles import check_profiles
 from understudy.fitting.region import Region, copula
 from understudy.fitting.starts import find_starts
-from understudy.fitting.steps import ADVICE, check_steps
 from understudy.fitting.walls import find_walls
 from understudy.fitting.weighing import nearly_right, with_margins
 from understudy.posterior import Posterior, Stage
@@ -170,6 +171,9 @@ class _Fitting:
         """The stages in their order; what was found so far goes with an interrupt."""
         try:
             self.search()
+            assert self.found is not None
+            if not self.found.verdict.trusted:
+                self.doubt(self.found.region)
         except KeyboardInterrupt:
             if self.found is None:
                 raise
@@ -193,6 +197,7 @@ class _Fitting:
         self.line.stage("chains go on", 0.5)
         apart = None
         if not found.agreement.settled:
+            self.doubt(found)
             apart = spread(self.chains, found, self.walls, self.budget, self.seed)
         if apart is not None:
             candidate, found = apart
@@ -211,6 +216,11 @@ class _Fitting:
             verdict = self.look("longer chains", note, self.sharpened(copula(found), found), found)
         if self.flows and not (verdict.trusted or imprecise(verdict)) and self.budget.share < _LONG:
             self.teach(found)
+
+    def doubt(self, found: Region) -> None:
+        """Where chains do not agree or no student is right, look whether the posterior is improper."""
+        if self.walls is None and not self.evaluate.slow:
+            check_profiles(self.target, found.z.reshape(-1, self.target.dim))
 
     def prepare(self, found: Region) -> None:
         """Let flows compile beside the chains, if a core is free and the copula will not do."""

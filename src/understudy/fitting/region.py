@@ -16,9 +16,9 @@ from understudy.core import IngredientError
 from understudy.fitting import judge
 from understudy.fitting.budget import Budget
 from understudy.fitting.chains import GROUPS, Agreement, Chains, agreement
+from understudy.fitting.discrete import ADVICE
 from understudy.fitting.learning import COPULA, Candidate
 from understudy.fitting.starts import Starts
-from understudy.fitting.steps import ADVICE
 
 _WINDOWS = (8, 8, 12, 16, 24, 32)
 _PROBE, _FIRST, _GROWTH, _TRIES = 4, 48, 1.3, 2

@@ -60,7 +60,8 @@ def to_arviz(
         if predictive and observed:
             drawn["posterior_predictive"] = target.predict(key, sites)
         if log_likelihood and observed:
-            drawn["log_likelihood"] = target.log_likelihood(sites)
+            known = target.log_likelihood(sites)
+            drawn |= {"log_likelihood": known} if known else {}
     groups = {name: _dealt(group, chains) for name, group in drawn.items()}
     names = _names(groups | {"observed_data": observed}, axes)
     layout = _Layout(names, coordinates, axes)

@@ -36,8 +36,9 @@ def write_amortised_report(path: str | Path, result: Any, trust: Any, names: Seq
         again(f"inference = understudy.amortise(model, ..., seed={result.seed})", "inference", result),
     ]
     right = "ok", "The student is right on average as far as these tests see."
-    wrong = "fail", "The student is not right yet: see which test failed, and what it says."
-    verdict = right if trust.trusted else wrong
+    weighed = "; sample() corrects its draws by the likelihood" if result.simulator.likelihood else ""
+    wrong = f"The student's own draws are not right yet: see which test failed, and why{weighed}."
+    verdict = right if trust.trusted else ("warn" if weighed else "fail", wrong)
     lead = f"{str(result).splitlines()[0]}."
     page = document("Amortised model", lead, [part for part in parts if part], verdict)
     files.replace_file(path, [as_bytes(page)])

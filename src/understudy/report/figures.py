@@ -129,6 +129,8 @@ def _curve(axes: Axes, steps: np.ndarray, values: np.ndarray) -> None:
     median = np.nanmedian(values[seen], axis=1)
     # A single row still shows, as a dot.
     axes.plot(steps[seen], median, color=STUDENT, linewidth=1.6, marker="." if seen.sum() < 3 else "")
+    if not values[seen].any():
+        axes.set_ylim(0, 1)  # nothing all along, which no negative axis should tell
 
 
 def _series(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:

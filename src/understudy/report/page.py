@@ -70,7 +70,8 @@ th.number { text-align: right; }
 td.meaning { color: var(--soft); font-size: .92rem; min-width: 11rem; }
 figure { margin: 1.5rem 0 0; }
 img { display: block; width: 100%; height: auto; background: #fff; border-radius: 6px; }
-@media screen and (max-width: 36rem) { figure img { width: 34rem; max-width: none; } }
+@media screen and (max-width: 36rem) { figure img { width: 34rem; max-width: none; }
+  table.sortable td:last-child:not(.number) { min-width: 13rem; } }
 figcaption { color: var(--soft); font-size: .92rem; margin-top: .5rem; }
 figcaption b { color: var(--ink); }
 nav { margin: 1rem 0 0; font-size: .92rem; } nav a { margin-right: 1rem; white-space: nowrap; }

@@ -63,7 +63,7 @@ class CouplingFlow(ExplicitStudent):
         directions: Float[Array, "d r"] | None = None,
         stretch: Float[Array, " r"] | None = None,
     ):
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         layers, width = layer_count("layers", layers), whole("width", width)
         first, second, third = jax.random.split(random_key(key), 3)
         self.enter = jax.random.normal(first, (layers, dim, width)) * np.sqrt(2 / dim)

@@ -39,7 +39,7 @@ class Bernoulli(DiscreteStudent, ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, dim: int, probability: ArrayLike = 0.5):
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         probability = fraction("probability", probability)
         self.logits = jax.scipy.special.logit(vector("probability", probability, dim))
 
@@ -79,7 +79,7 @@ class Categorical(DiscreteStudent, ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, dim: int, categories: int):
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         self.logits = jnp.zeros((dim, whole("categories", categories, least=2)))
 
     def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
@@ -138,7 +138,7 @@ class Autoregressive(DiscreteStudent):
         condition: Condition = None,
         activation: Callable = jax.nn.relu,
     ):
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         self.condition_size = flat(condition).size
         # Condition inputs, and hidden units that see nothing else, come before every coordinate.
         before = jnp.full(self.condition_size, -1)

@@ -29,7 +29,7 @@ class GaussianEncoder(ExplicitStudent):
 
     def __init__(self, network: Callable[[Condition], Float[Array, " 2*d"]], dim: int):
         self.network = function("network", network)
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
 
     def sample(self, key: Key, x: Condition, n: int) -> Float[Array, "n d"]:
         """Draw mean + scale * noise."""

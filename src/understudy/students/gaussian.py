@@ -35,7 +35,7 @@ class MeanField(Student):
     dim: int = eqx.field(static=True)
 
     def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         self.mean = vector("mean", mean, dim)
         self.log_scale = jnp.log(vector("scale", positive("scale", scale), dim))
 
@@ -143,7 +143,7 @@ class FullGaussian(ExplicitStudent, ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, dim: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         self.mean = vector("mean", mean, dim)
         scale = number("scale", scale)
         factor = scale if scale.ndim == 2 else jnp.diag(vector("scale", scale, dim))
@@ -203,7 +203,7 @@ class LowRankGaussian(ExplicitStudent, ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, dim: int, rank: int, mean: ArrayLike = 0.0, scale: ArrayLike = 1.0):
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         self.mean = vector("mean", mean, dim)
         scale = vector("scale", positive("scale", scale), dim)
         self.log_scale = jnp.log(scale)
@@ -303,7 +303,7 @@ class GaussianMixture(ExplicitStudent, StratifiedStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, key: Key, dim: int, components: int, spread: ArrayLike = 3.0):
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         shape = (whole("components", components), dim)
         self.logits = jnp.zeros(components)
         self.means = vector("spread", spread, dim) * jax.random.normal(random_key(key), shape)

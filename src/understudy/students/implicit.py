@@ -48,7 +48,7 @@ class Implicit(Student):
         condition: Condition = None,
         activation: Callable = jax.nn.relu,
     ):
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         self.noise = whole("noise", noise)
         self.condition_size = flat(condition).size
         widths = [noise + self.condition_size, *sizes("hidden", hidden), dim]
@@ -104,7 +104,7 @@ class Gated(StratifiedStudent):
         activation: Callable = jax.nn.relu,
         spread: ArrayLike = 1.0,
     ):
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         self.noise = whole("noise", noise)
         size = flat(condition).size
         self.logits = jnp.zeros(whole("branches", branches))

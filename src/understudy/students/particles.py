@@ -74,7 +74,7 @@ class ChainTable(ProjectableStudent):
     dim: int = eqx.field(static=True)
 
     def __init__(self, rows: int, chains: int, dim: int, start: ArrayLike = 0.0):
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         shape = (whole("rows", rows), whole("chains", chains), dim)
         start = number("start", start)
         try:

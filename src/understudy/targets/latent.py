@@ -60,7 +60,7 @@ class LatentVariableModel(Target):
         noise: ArrayLike = 1.0,
     ):
         self.decoder = function("decoder", decoder)
-        self.dim = whole("dim", dim)
+        self.dim = dim = whole("dim", dim)
         self.likelihood = one_of("likelihood", ("bernoulli", "gaussian"), likelihood)
         start = jnp.log(positive("noise", noise))
         self.log_noise = start if likelihood == "gaussian" else None

@@ -18,10 +18,11 @@ from numpyro.infer import log_likelihood as numpyro_log_likelihood
 from numpyro.infer import util as numpyro_util
 from numpyro.primitives import Messenger
 
-from understudy.checks import first_line, shown
+from understudy.checks import first_line, native, shown
 from understudy.core import Condition, IngredientError, Key, Site, Target
 from understudy.programs import jit_of_few
 from understudy.surroundings import own_settings, with_own_settings
+from understudy.targets.summing import Summed, check_summable, enumerating, is_discrete, summed_out
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -39,6 +40,7 @@ class NumPyroTarget(Target):
 
     Attributes:
         sites: the latents in the order in which they fill the flat vector.
+        summed: the discrete latents that are summed out, if the model has any.
     """
 
     data: PyTree
@@ -46,6 +48,7 @@ class NumPyroTarget(Target):
     rest: PyTree = eqx.field(static=True)
     sites: tuple[Site, ...] = eqx.field(static=True)
     dim: int = eqx.field(static=True)
+    summed: "Summed | None" = eqx.field(static=True, default=None)
 
     @property
     def arguments(self) -> Arguments:
@@ -66,7 +69,7 @@ class NumPyroTarget(Target):
     def log_density(self, z: Float[Array, " d"], x: Condition = None) -> Scalar:
         """Log joint density of one flat unconstrained draw and the data, Jacobian included."""
         data, rest = (self.data, self.rest) if x is None else _divide(x)
-        value = _log_density(self.model, rest, data, self._named(z))
+        value = _log_density(self.model, self.summed, rest, data, self._named(z))
         if jnp.issubdtype(value.dtype, jnp.complexfloating):
             raise IngredientError(
                 f"The log density of the model {_name(self.model)} is complex and a density is real; "
@@ -76,10 +79,15 @@ class NumPyroTarget(Target):
 
     @with_own_settings
     def constrain(self, z: Float[Array, " d"], x: Condition = None) -> dict[str, Array]:
-        """The named sites of one flat draw on their own scale, deterministic sites included."""
+        """The named sites of one flat draw on their own scale, deterministic sites included.
+
+        Deterministic sites that depend on a discrete latent which is summed out are not.
+        """
         args, kwargs = _join(*((self.data, self.rest) if x is None else _divide(x)))
         model = seed(self.model, jax.random.key(0))
-        return numpyro_util.constrain_fn(model, args, kwargs, self._named(z), return_deterministic=True)
+        sites = numpyro_util.constrain_fn(model, args, kwargs, self._named(z), return_deterministic=True)
+        unknown = self.summed.unknown if self.summed else ()
+        return {name: value for name, value in sites.items() if name not in unknown}
 
     @with_own_settings
     def unconstrain(self, values: dict[str, Array], x: Condition = None) -> Float[Array, " d"]:
@@ -130,7 +138,12 @@ class NumPyroTarget(Target):
 
     @with_own_settings
     def log_likelihood(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Log likelihood of every datum for every draw of the named sites."""
+        """Log likelihood of every datum for every draw of the named sites.
+
+        There is none where discrete latents are summed out: data may share them.
+        """
+        if self.summed:
+            return {}
         args, kwargs = self.arguments
         latents = self._latents(draws)
         values = numpyro_log_likelihood(self.model, latents, *args, parallel=False, **kwargs)
@@ -193,12 +206,12 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> NumPyroTarget:
 def _target_of(model: Callable, args: tuple, kwargs: dict[str, Any]) -> NumPyroTarget:
     data, rest = _divide((args, kwargs))
     try:
-        sites = _inspect(model, data, rest)
+        sites, summed = _inspect(model, data, rest)
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
         data, rest = None, _Fixed((args, kwargs))
-        sites = _inspect_fixed(model, rest)
+        sites, summed = _inspect_fixed(model, rest)
     dim = sum(math.prod(site.shape) for site in sites)
-    target = NumPyroTarget(data=data, model=model, rest=rest, sites=sites, dim=dim)
+    target = NumPyroTarget(data=data, model=model, rest=rest, sites=sites, dim=dim, summed=summed)
     try:
         _check_start(target)
     except IngredientError:
@@ -208,7 +221,7 @@ def _target_of(model: Callable, args: tuple, kwargs: dict[str, Any]) -> NumPyroT
     return target
 
 
-def _inspect_fixed(model: Callable, rest: "_Fixed") -> tuple[Site, ...]:
+def _inspect_fixed(model: Callable, rest: "_Fixed") -> tuple[tuple[Site, ...], Summed | None]:
     try:
         return _inspect(model, None, rest)
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
@@ -287,7 +300,7 @@ def _divide(arguments: Any) -> tuple[PyTree, _Static]:
         )
     arguments = (tuple(arguments[0]), dict(arguments[1]))
     leaves, structure = jax.tree.flatten(arguments)
-    arrays = tuple(jnp.asarray(leaf) if _is_data(leaf) else None for leaf in leaves)
+    arrays = tuple(jnp.asarray(native(leaf)) if _is_data(leaf) else None for leaf in leaves)
     others = tuple(None if _is_data(leaf) else leaf for leaf in leaves)
     return arrays, _Static(others, structure)
 
@@ -305,20 +318,26 @@ def _join(data: PyTree, rest: Any) -> Arguments:
 
 # A nested jit is traced once, however often a teacher evaluates the density.
 @jit_of_few
-def _log_density(model: Callable, rest: Any, data: PyTree, latents: dict[str, Array]) -> Array:
+def _log_density(
+    model: Callable, summed: Summed | None, rest: Any, data: PyTree, latents: dict[str, Array]
+) -> Array:
     args, kwargs = _join(data, rest)
-    return jnp.asarray(-numpyro_util.potential_energy(model, args, kwargs, latents))
+    enumerated = enumerating(model, summed) if summed else model
+    energy = numpyro_util.potential_energy(enumerated, args, kwargs, latents, enum=summed is not None)
+    return -jnp.asarray(energy)
 
 
-def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
+def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[tuple[Site, ...], Summed | None]:
     sites: list[Site] = []
+    summed: list[Summed | None] = []
 
     def run(key: Key, data: PyTree) -> None:
         args, kwargs = _join(data, rest)
         started = substitute(seed(model, key), substitute_fn=_start_value)
-        found = trace(started).get_trace(*args, **kwargs).values()
-        _check_sites(found)
-        sites[:] = [Site(site["name"], _free_shape(site)) for site in found if _is_latent(site)]
+        found = trace(started).get_trace(*args, **kwargs)
+        _check_sites(found.values())
+        sites[:] = [Site(site["name"], _free_shape(site)) for site in found.values() if _is_latent(site)]
+        summed[:] = [summed_out(started, args, kwargs, found)]
 
     try:
         jax.eval_shape(run, jax.random.key(0), data)
@@ -332,12 +351,17 @@ def _inspect(model: Callable, data: PyTree, rest: Any) -> tuple[Site, ...]:
             f"Site {empty[0]!r} of the model {_name(model)} has no entry (its shape holds a 0); leave "
             "it out, or give data that are not empty."
         )
+    if not sites and summed[0]:
+        raise IngredientError(
+            f"Site {summed[0].names[0]!r} is discrete, as all latents of the model {_name(model)} are; "
+            "write the log density yourself and choose a discrete student such as Autoregressive."
+        )
     if not sites:
         raise IngredientError(
             f"The model {_name(model)} has no latent variable to draw; give it a numpyro.sample without "
             "obs=, and pass data as arguments."
         )
-    return tuple(sites)
+    return tuple(sites), summed[0]
 
 
 def _cannot_run(model: Callable, error: Exception) -> IngredientError:
@@ -349,13 +373,14 @@ def _cannot_run(model: Callable, error: Exception) -> IngredientError:
 
 
 def _start_value(site: dict[str, Any]) -> Any:
-    if site["type"] == "sample" and not site["is_observed"] and site["fn"].support.is_discrete:
-        raise IngredientError(_discrete_sentence(site))
+    if is_discrete(site):
+        check_summable(site)
+        return None
     return init_to_uniform(site)
 
 
 def _is_latent(site: dict[str, Any]) -> bool:
-    return site["type"] == "sample" and not site["is_observed"]
+    return site["type"] == "sample" and not site["is_observed"] and not is_discrete(site)
 
 
 def _free_shape(site: dict[str, Any]) -> tuple[int, ...]:
@@ -404,13 +429,6 @@ def _fault(site: dict[str, Any]) -> str | None:
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, bool | int | float | complex) or eqx.is_array_like(value)
-
-
-def _discrete_sentence(site: dict[str, Any]) -> str:
-    return (
-        f"Site {site['name']!r} is discrete; sum it out (with MixtureSameFamily or by enumeration), "
-        "or write the log density yourself and choose a discrete student such as Autoregressive."
-    )
 
 
 def _check_start(target: NumPyroTarget) -> None:

@@ -1,10 +1,9 @@
-"""Settings of a program as options of a command line.
+"""Settings of an experiment or a benchmark as options of a command line.
 
 ``Settings`` is a dataclass whose fields are made by :func:`option`. :func:`add_settings` turns every
 field into an option, :func:`read_settings` makes the dataclass of what was given, and
-:func:`check_settings`, called in ``__post_init__``, refuses values that cannot be. The demo and the
-paper's experiments are modules with ``Settings`` and ``run(settings, out, progress)``;
-:func:`run_with_settings` is their command.
+:func:`check_settings`, called in ``__post_init__``, refuses values that cannot be. An experiment is a
+module with ``Settings`` and ``run(settings, out, progress)``; :func:`run_with_settings` is its command.
 """
 
 import argparse
@@ -18,15 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from understudy.cli.parsing import Parser, number, path_word, whole_number
-
-__all__ = [
-    "add_settings",
-    "check_settings",
-    "option",
-    "plain_type",
-    "read_settings",
-    "run_with_settings",
-]
 
 _NAMES = {int: "a whole number", float: "a finite number", bool: "True or False"}
 _CONVERTERS: dict[type, Callable[[str], Any]] = {int: whole_number, float: number, Path: path_word}

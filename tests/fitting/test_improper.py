@@ -7,8 +7,8 @@ import pytest
 from numpyro.distributions import constraints
 
 from understudy import IngredientError, LogDensity
-from understudy.fitting.ends import check_ends
 from understudy.fitting.evaluations import Evaluations
+from understudy.fitting.improper import check_ends
 
 
 def normal(z):

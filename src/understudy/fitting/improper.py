@@ -9,15 +9,15 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from understudy.core import IngredientError
+from understudy.fitting.discrete import ADVICE
 from understudy.fitting.evaluations import Evaluations
-from understudy.fitting.steps import ADVICE
 
 # Distances in deviations of the chains. What overflows before the third of them shows nothing.
 _LADDER = 30.0 * 10 ** np.arange(0.0, 6.5, 0.5)
 _LEAST = 3
 # How much a slope may be below that of a density without end, and how far the density may lie below
 # that of the draws: deeper down, no chain would ever come.
-_SLACK, _DEEP = 0.02, 15.0
+SLACK, DEEP = 0.02, 15.0
 _POINTS, _RAYS = 4, 64
 # Lines that are followed at once.
 _TOGETHER = 16
@@ -57,7 +57,7 @@ def _axes(evaluate: Evaluations, point: np.ndarray, scale: np.ndarray) -> np.nda
     steps = np.diag(scale)
     far = point + _LADDER[0] * np.concatenate([-steps, steps])
     here, there = evaluate(point[None])[0], evaluate(far)[0]
-    high = (there > here - _DEEP).reshape(2, -1).any(0)
+    high = (there > here - DEEP).reshape(2, -1).any(0)
     return steps[high]
 
 
@@ -89,16 +89,20 @@ def _endless(
     known = np.cumprod(finite, -1).sum(-1)
     with np.errstate(invalid="ignore"):
         slopes = np.diff(log_p, axis=-1) / np.diff(np.log(_LADDER))
-    slow = (slopes > -power - _SLACK) | ~finite[..., 1:]
-    return (known >= _LEAST) & slow.all(-1) & (log_p[..., 0] > here - power * _DEEP)
+    slow = (slopes > -power - SLACK) | ~finite[..., 1:]
+    return (known >= _LEAST) & slow.all(-1) & (log_p[..., 0] > here - power * DEEP)
 
 
 def _sentence(line: np.ndarray | None) -> str:
-    where = "far out in every direction"
-    if line is not None:
-        size = np.abs(line)
-        most = np.flatnonzero(size > 0.1 * size.max())[:4]
-        where = f"along coordinate{'s' * (len(most) > 1)} {', '.join(map(str, most))}"
+    if line is None:
+        return improper("far out in every direction")
+    size = np.abs(line)
+    most = np.flatnonzero(size > 0.1 * size.max())[:4]
+    return improper(f"along coordinate{'s' * (len(most) > 1)} {', '.join(map(str, most))}")
+
+
+def improper(where: str) -> str:
+    """What is said of a density that does not fall off somewhere."""
     return (
         f"The posterior is improper: its density does not fall off {where}. Give every parameter a "
         f"proper prior; {ADVICE}."

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from understudy import IngredientError, LogDensity
+from understudy.fitting.discrete import check_steps
 from understudy.fitting.evaluations import Evaluations
-from understudy.fitting.steps import check_steps
 
 DISCRETE = {
     "rounded": lambda z: -jnp.sum(jnp.round(z) ** 2),
