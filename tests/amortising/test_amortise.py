@@ -8,9 +8,10 @@ import pytest
 
 import understudy
 from tests.amortising.models import COVARIATES, exact, gaussian, regression, regressions
-from understudy.amortising import keeping
+from understudy.amortising import Pairs, keeping
 from understudy.amortising.amortise import _flow
-from understudy.amortising.learning import CHUNK
+from understudy.amortising.learning import CHUNK, mean_log_prob
+from understudy.amortising.observations import DataSet
 from understudy.core import IngredientError
 from understudy.students import SplineFlow
 
@@ -149,6 +150,22 @@ def test_without_a_budget_rounds_end_with_a_verdict_and_advice(monkeypatch, caps
     assert learnt[-1].note.endswith(ends)
     assert "need no chains" in learnt[-1].note
     assert f"round {len(learnt)}: " in capsys.readouterr().err
+
+
+def test_a_table_is_not_learnt_by_heart():
+    generator = np.random.default_rng(0)
+    mean, fresh = generator.normal(size=300), generator.normal(size=2000)
+    data, other = (m[:, None] + generator.normal(size=(len(m), 2)) for m in (mean, fresh))
+    settings = {"budget": understudy.Updates(2500), "student": small_flow, "progress": False}
+    inference = understudy.amortise(Pairs({"mean": mean}, data), **settings)
+    assert inference.simulations == 300
+    assert inference.curve[-1, 1] < 2500
+    assert "by heart" in inference.stages[-1].note
+    assert inference.check()["posterior z"].pictures["z"].shape == (30, 1)
+    pairs = DataSet({"x": other}, {"x": np.ones(2000, bool)})
+    entropy = 0.5 * np.log(2 * np.pi * np.e / 3)
+    # What the exact posterior of the same 2,000 pairs has, but for a seventh of a nat.
+    assert float(mean_log_prob(inference.student, fresh[:, None], pairs)) > -entropy - 0.15
 
 
 def test_no_settings_make_a_flow_of_the_size_of_the_problem():

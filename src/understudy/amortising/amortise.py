@@ -22,7 +22,7 @@ from understudy.amortising.keeping import Kept, Place
 from understudy.amortising.learning import Informed, Learning, Simulated, simulate
 from understudy.amortising.novelty import fit_novelty
 from understudy.amortising.observations import fit_reading
-from understudy.amortising.simulators import Simulator
+from understudy.amortising.simulators import Pairs, Simulator, unseen
 from understudy.checks import calling, flag, function, shown
 from understudy.checks import seed as checked_seed
 from understudy.coordinates import fit_coordinates
@@ -119,7 +119,7 @@ def amortise(
         kept = held_open.enter_context(Kept(folder, resume, simulator, seed, first))
         keys = jax.random.split(jax.random.key(seed), 3)
         seen = simulate(keys[0], simulator, _FIRST_PAIRS)
-        held = simulate(keys[1], simulator, _FIRST_PAIRS // 2)
+        held = simulate(keys[1], unseen(simulator), _FIRST_PAIRS // 2)
         line.stage("compiling")
         begun = _begin(keys[2], simulator, seen, summary, student)
         learning = Learning(simulator, begun, held, seed, mesh)
@@ -127,10 +127,11 @@ def amortise(
         place = kept.read(learning)
         learning.look(learning.seconds + place.spent)
         compiled = time.perf_counter() - started
-        note = f"{_FIRST_PAIRS:,} pairs to begin with, {100 * seen.lost:.1f} % not finite and left out"
+        note = f"{len(seen.z):,} pairs to begin with, {100 * seen.lost:.1f} % not finite and left out"
         stages = [Stage("simulate", note, 0.0, compiled, 0, float("nan"))]
         line.begin_clock()
         stages += _rounds(learning, simulator, held, lengths, line, kept, place)
+        simulated = learning.simulations + 3 * _FIRST_PAIRS // 2
         made = Amortised(
             simulator,
             learning.student,
@@ -138,7 +139,7 @@ def amortise(
             tuple(stages),
             np.asarray(learning.curve),
             seed,
-            learning.simulations + 3 * _FIRST_PAIRS // 2,
+            simulator.count if isinstance(simulator, Pairs) else simulated,
             max(seen.lost, learning.lost),
         )
         line.close(str(made) if progress and first else "")
@@ -242,6 +243,8 @@ def _rounds(
         found = judge(learning.student)
         if learning.agreed(float(found.enough)):
             finish = "that is enough"
+        elif learning.past_its_best:
+            finish = "it began to learn the table by heart, so only more pairs would teach it more"
         elif score - before < _ENOUGH_GAIN:
             finish = "more of the same would teach it no more"
         elif i == len(lengths) - 1:

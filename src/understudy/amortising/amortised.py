@@ -256,7 +256,8 @@ class Amortised(eqx.Module, Staged):
         """Is the student right on average over simulated data, and where not? A line for each test.
 
         Without a likelihood the tests that need one are left out: of the likelihood of the truth, of
-        weighted draws and of the weights.
+        weighted draws and of the weights. Of a table of pairs, data sets are rows that nothing was
+        learnt from.
 
         Args:
             key: random key; None makes one of the seed.

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from understudy.amortising.finishing import LARGEST_K, pareto_smooth
-from understudy.amortising.simulators import Simulator
+from understudy.amortising.simulators import Simulator, several, unseen
 from understudy.core import Key
 from understudy.evaluation.trust.calibration import BINS, TOLERANCE, calibration_of, shapes_of
 from understudy.evaluation.trust.findings import Effects, Finding, Trust, joined
@@ -34,7 +34,7 @@ class Facts(NamedTuple):
         truth: the parameters that made the data.
         ranks: of the truth among the draws, by coordinate.
         coverage: the share of the draws that are likelier than the truth to the student.
-        nearer: the share of the draws that are nearer than the truth to a point picked at random.
+        nearer: the share of the draws that are nearer than the truth to that of another data set.
         mean: of the draws.
         deviation: of the draws.
         explained: the share of the draws to which the data and the prior are less likely than they are
@@ -74,7 +74,7 @@ def judge(
         simulator: draws data sets and weighs parameters.
         student: draws parameters given data, with ``sample_and_log_prob``.
         names: of the coordinates.
-        simulations: how many data sets.
+        simulations: how many data sets; of a table, as many as it has beside those learnt from.
         draws: for each.
         level: probability with which each test warns of a right student.
     """
@@ -116,7 +116,7 @@ def recovery(
 
 
 def _finite_facts(key: Key, simulator: Simulator, student: Any, simulations: int, draws: int) -> Facts:
-    facts = Facts(*map(np.asarray, _facts(key, simulator, student, simulations, draws)))
+    facts = Facts(*map(np.asarray, _facts(key, unseen(simulator), student, simulations, draws)))
     kept = np.isfinite(facts.truth).all(1) & np.isfinite(facts.coverage)
     return Facts(*(part[kept] for part in facts))
 
@@ -134,10 +134,8 @@ def _recovered(facts: Facts) -> np.ndarray:
 
 @eqx.filter_jit
 def _facts(key: Key, simulator: Simulator, student: Any, simulations: int, draws: int) -> Facts:
-    def one(key):
-        world, own, other = jax.random.split(key, 3)
-        truth, x = simulator.simulate(world)
-        point, _ = simulator.simulate(other)
+    def one(pair):
+        own, truth, x, point = pair
         z, log_q = student.sample_and_log_prob(own, x, draws)
         deviation = z.std(0)
         away = jnp.sum(((truth - point) / (deviation + 1e-9)) ** 2)
@@ -160,7 +158,12 @@ def _facts(key: Key, simulator: Simulator, student: Any, simulations: int, draws
             explained=explained, weighted=weighted, gained=gained, pareto_k=k, share=share
         )
 
-    return jax.lax.map(one, jax.random.split(key, simulations), batch_size=_AT_ONCE)
+    first, second = jax.random.split(key)
+    truth, data = several(first, simulator, simulations)
+    own = jax.random.split(second, len(truth))
+    # The truth of another data set is a point picked at random.
+    pairs = (own, truth, data, jnp.roll(truth, 1, axis=0))
+    return jax.lax.map(one, pairs, batch_size=_AT_ONCE)
 
 
 # What a mean above or below a half says, and then what lies at the ends or in the middle.

@@ -46,7 +46,7 @@ class Kept(KeptWork):
             return Place()
         _, state, told = found
         self.check_same(told)
-        learning.state = state
+        learning.state, learning.best = state, (-np.inf, state)
         try:
             curve = [(float(s), int(u), float(score)) for s, u, score in told["curve"]]
             learning.curve, learning.seconds = curve, float(told["seconds"])

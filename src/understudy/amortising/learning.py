@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Scalar
 
 from understudy.amortising.budget import Length, Updates, share_of
 from understudy.amortising.observations import DataSet, Reading
-from understudy.amortising.simulators import Simulator
+from understudy.amortising.simulators import Pairs, Simulator, several
 from understudy.coordinates import Coordinates
 from understudy.core import Condition, ExplicitStudent, IngredientError, Key, Target
 from understudy.devices import Devices, agreed, here, spread
@@ -42,6 +42,8 @@ _CLIMB, _LEAST_RATE = 0.02, 0.1
 _FORGETS = 0.99
 _LARGEST_GRADIENT = 5.0
 _NUMBERS_A_BATCH = 2**16
+# Updates after which a table that was not learnt any better is learnt by heart.
+_PATIENCE = 500
 
 
 class Pair(NamedTuple):
@@ -177,9 +179,9 @@ def simulate(key: Key, simulator: Simulator, count: int) -> Simulated:
     """Draw pairs and leave out those that are not finite."""
     z, data = jax.device_get(_simulate(key, simulator, count))
     fine = np.asarray(finite_pairs(z, data))
-    if fine.sum() < min(count, 100) / 2:
+    if fine.sum() < min(len(fine), 100) / 2:
         raise IngredientError(
-            f"{count - fine.sum()} of {count} simulations are not finite; check the model for "
+            f"{np.sum(~fine)} of {len(fine)} simulations are not finite; check the model for "
             "overflows and divisions by zero, or give it a narrower prior."
         )
     return Simulated(z[fine], jax.tree.map(lambda leaf: leaf[fine], data), float(1 - fine.mean()))
@@ -187,7 +189,7 @@ def simulate(key: Key, simulator: Simulator, count: int) -> Simulated:
 
 @eqx.filter_jit
 def _simulate(key: Key, simulator: Simulator, count: int) -> tuple[Array, DataSet]:
-    return jax.lax.map(simulator.simulate, jax.random.split(key, count), batch_size=256)
+    return several(key, simulator, count)
 
 
 def batch_size(simulator: Simulator) -> int:
@@ -229,6 +231,8 @@ class Learning:
         rows = slice(0, HELD_OUT)
         self.held = (held.z[rows], jax.tree.map(lambda leaf: leaf[rows], held.data))
         self.curve: list[tuple[float, int, float]] = []
+        # A table can be learnt by heart, so the state of the best look at the rest of it is kept.
+        self.by_heart, self.best = isinstance(simulator, Pairs), (-math.inf, self.state)
         self.until = 0.0  # when the round ends, by the clock that counts seconds
         self.seconds, self.lost = 0.0, 0.0
 
@@ -271,6 +275,8 @@ class Learning:
         self.state = clock.state
         score = self.look(self.seconds + clock.spent)
         self.seconds += clock.spent
+        if self.by_heart:
+            score, self.state = self.best
         return score
 
     def _chunk(self, length: Length) -> int:
@@ -297,8 +303,16 @@ class Learning:
     def look(self, seconds: float) -> float:
         """Measure the student on the held-out pairs, and keep the figure."""
         score = self.agreed(float(mean_log_prob(self.student, *self.held)))
+        if self.by_heart and score > self.best[0]:
+            self.best = (score, self.state)
         self.curve.append((seconds, self.updates, score))
         return score
+
+    @property
+    def past_its_best(self) -> bool:
+        """Whether what is learnt of a table has not helped with the rest of it for long."""
+        best = max(self.curve, key=lambda row: row[2])[1]
+        return self.by_heart and self.curve[-1][1] > 2 * best + _PATIENCE
 
 
 class _Clock:
@@ -324,22 +338,22 @@ class _Clock:
         return self.learning.agreed(time.perf_counter() - self.begun)
 
     def __call__(self, chunk: Chunk) -> State:
-        """Set the rate; look at held-out pairs ten times on the way."""
+        """Set the rate; look at held-out pairs ten times on the way, at those of a table every time."""
         self.state = chunk.state
-        self.learning.lost = max(self.learning.lost, float(chunk.row["lost"]))
-        spent = self.spent
+        learning, spent = self.learning, self.spent
+        learning.lost = max(learning.lost, float(chunk.row["lost"]))
         updates = int(chunk.state.step)
         share = share_of(self.length, spent, updates)
-        if share >= self.looked + 0.1 and share < 1:
+        if (learning.by_heart or share >= self.looked + 0.1) and share < 1:
             self.looked = share
-            self.learning.state = chunk.state
-            self.learning.look(self.learning.seconds + spent)
+            learning.state = chunk.state
+            learning.look(learning.seconds + spent)
         if self.line is not None:
             counted = isinstance(self.length, Updates)
-            self.line.to(updates if counted else self.learning.seconds + spent)
+            self.line.to(updates if counted else learning.seconds + spent)
         if self.keep is not None:
             self.keep(chunk.state, spent)
-        if share >= 1:
+        if share >= 1 or learning.past_its_best:
             raise StopTraining
         return paced(chunk.state, pace(self.rate, share))
 

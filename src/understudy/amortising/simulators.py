@@ -15,6 +15,9 @@ from understudy.checks import calling, flag, function, instance, shown
 from understudy.core import Condition, IngredientError, Key, Site, Target
 from understudy.targets.parameters import Parameters
 
+# Rows of a table that nothing is learnt from: a tenth of it, within these.
+_LEAST_UNSEEN, _MOST_UNSEEN = 20, 4096
+
 
 class Simulator(eqx.Module):
     """Draws pairs of parameters and data, and knows the parameters' names and supports.
@@ -191,6 +194,9 @@ class PriorSimulator(OfParameters):
 class Pairs(OfParameters):
     """A table of parameters and data that were simulated elsewhere.
 
+    A tenth of the rows, picked at random, is never learnt from: training stops where these say that it
+    learns the table by heart, and the student is judged by them.
+
     Args:
         parameters: arrays by name, one row a pair.
         data: an array, or arrays by name, one row a pair.
@@ -210,6 +216,7 @@ class Pairs(OfParameters):
     filler: DataSet
     z: Float[Array, "m d"]
     data: dict[str, Array]
+    rest: tuple[Float[Array, "r d"], dict[str, Array]]
     layout: Layout = eqx.field(static=True)
     likelihood: bool = eqx.field(static=True)
 
@@ -246,8 +253,10 @@ class Pairs(OfParameters):
             raise IngredientError(
                 f"A table needs 100 finite pairs at least, inside their supports; {kept.sum()} came."
             )
-        self.z = jnp.asarray(z[kept])
-        self.data = {name: jnp.asarray(array[kept]) for name, array in made.items()}
+        rows = np.random.default_rng(0).permutation(np.flatnonzero(kept))
+        unseen, learnt = np.split(rows, [min(max(len(rows) // 10, _LEAST_UNSEEN), _MOST_UNSEEN)])
+        self.z, self.data = _of_table(z, made, learnt)
+        self.rest = _of_table(z, made, unseen)
         self.target = _target_of(names)
         self.likelihood = False
         first = {name: array[0] for name, array in self.data.items()}
@@ -256,8 +265,36 @@ class Pairs(OfParameters):
 
     def simulate(self, key: Key) -> tuple[Float[Array, " d"], DataSet]:
         """A pair of the table, picked at random."""
-        row = jax.random.randint(key, (), 0, len(self.z))
+        return self._pair(jax.random.randint(key, (), 0, len(self.z)))
+
+    def several(self, key: Key, count: int) -> tuple[Float[Array, "m d"], DataSet]:
+        """Different pairs of the table."""
+        return jax.vmap(self._pair)(jax.random.permutation(key, len(self.z))[:count])
+
+    @property
+    def count(self) -> int:
+        """How many pairs there are, those that nothing is learnt from included."""
+        return len(self.z) + len(self.rest[0])
+
+    @property
+    def unseen(self) -> "Pairs":
+        """The rows that nothing is learnt from."""
+        return eqx.tree_at(lambda pairs: (pairs.z, pairs.data), self, self.rest)
+
+    def _pair(self, row: Array) -> tuple[Float[Array, " d"], DataSet]:
         return self.z[row], DataSet({n: v[row] for n, v in self.data.items()}, self.layout.all_seen())
+
+
+def several(key: Key, simulator: Simulator, count: int) -> tuple[Float[Array, "m d"], DataSet]:
+    """Different pairs: as many as asked for, or as a table has."""
+    if isinstance(simulator, Pairs):
+        return simulator.several(key, count)
+    return jax.lax.map(simulator.simulate, jax.random.split(key, count), batch_size=256)
+
+
+def unseen(simulator: Simulator) -> Simulator:
+    """Draws pairs that nothing is learnt from: fresh ones, or the rest of a table."""
+    return simulator.unseen if isinstance(simulator, Pairs) else simulator
 
 
 class _Prior:
@@ -287,6 +324,10 @@ def _numbers(name: str, value: Any) -> np.ndarray:
         return np.asarray(value, float)
     except Exception as error:
         raise IngredientError(f"{name} holds numbers, one row a pair; {shown(value)} came.") from error
+
+
+def _of_table(z: np.ndarray, data: Mapping[str, np.ndarray], rows: np.ndarray) -> tuple:
+    return jnp.asarray(z[rows]), {name: jnp.asarray(array[rows]) for name, array in data.items()}
 
 
 def _layout_of(values: Mapping[str, Array], exchangeable: bool) -> Layout:
