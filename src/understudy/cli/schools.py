@@ -38,7 +38,7 @@ def eight_schools(y: Any, sigma: Any) -> None:
 def fit_schools(seed: int) -> Posterior:
     """Fit the model with nothing set but a bound on the work, which a busy machine does not shorten."""
     target = from_numpyro(eight_schools, EFFECTS, ERRORS)
-    return fit(target, seed=seed, budget=Gradients(700_000), verbose=False)
+    return fit(target, seed=seed, budget=Gradients(1_500_000), verbose=False)
 
 
 def compare(result: Posterior, out: Path) -> dict[str, Any]:
