@@ -105,3 +105,16 @@ def test_without_funsor_a_sentence_says_how_to_get_it(monkeypatch):
     )
     with pytest.raises(IngredientError, match=r"pip install 'understudy\[discrete\]'"):
         from_numpyro(labelled, Y)
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_rows_outside_a_plate_get_a_sentence(rows):
+    def model(y):
+        mu = numpyro.sample("mu", dist.Normal(0, 1))
+        label = numpyro.sample("label", dist.Bernoulli(0.5))
+        numpyro.sample("y", dist.Normal(mu + label, 1), obs=y)
+
+    with pytest.raises(
+        IngredientError, match=r"put data and sites that are repeated into a numpyro\.plate"
+    ):
+        from_numpyro(model, Y[:rows])

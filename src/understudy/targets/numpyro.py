@@ -1,5 +1,6 @@
 """NumPyro models as targets: unconstrained flat vectors inside, named sites outside."""
 
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterable
@@ -212,6 +213,8 @@ def _target_of(model: Callable, args: tuple, kwargs: dict[str, Any]) -> NumPyroT
         sites, summed = _inspect_fixed(model, rest)
     dim = sum(math.prod(site.shape) for site in sites)
     target = NumPyroTarget(data=data, model=model, rest=rest, sites=sites, dim=dim, summed=summed)
+    if summed:
+        _check_plates(target, summed)
     try:
         _check_start(target)
     except IngredientError:
@@ -429,6 +432,21 @@ def _fault(site: dict[str, Any]) -> str | None:
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, bool | int | float | complex) or eqx.is_array_like(value)
+
+
+def _check_plates(target: NumPyroTarget, summed: Summed) -> None:
+    """Refuse rows outside a plate, for which values that are summed out would be taken."""
+    z, further = jnp.full(target.dim, 0.3), summed._replace(plates=summed.plates + 2)
+    moved = dataclasses.replace(target, summed=further)
+    try:
+        values = [float(one.log_density(z)) for one in (target, moved)]
+    except Exception:
+        values = [np.nan, 0.0]
+    if not np.isclose(*values, rtol=1e-4, atol=1e-4, equal_nan=True):
+        raise IngredientError(
+            f"Site {summed.names[0]!r} of the model {_name(target.model)} is discrete and cannot be "
+            "summed out as it stands; put data and sites that are repeated into a numpyro.plate."
+        )
 
 
 def _check_start(target: NumPyroTarget) -> None:
